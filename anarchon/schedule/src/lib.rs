@@ -1,1 +1,7 @@
 //! Schedules.
+pub mod name;
+
+/// stub
+#[derive(Debug, thiserror::Error)]
+#[error("stub")]
+pub struct ParseError;

@@ -1,0 +1,176 @@
+//! The smallest lease backend: a mutex around maps, and the pure rules of [`crate::lease`]. Read it first.
+//!
+//! It remembers everything up to its trim mark and coordinates the schedulers of one process, which makes it the store
+//! for tests and documentation. Its clock is the machine's, or the one it is given.
+
+mod state;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use self::state::JobState;
+use super::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
+use crate::clock::{Clock, SystemClock};
+use crate::error::BackendError;
+use crate::run::{
+    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
+    Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
+};
+use crate::slot::JobName;
+
+/// A lease backend in this process's memory, for tests and documentation.
+///
+/// Clones share one store, so several schedulers can be given the same one.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), anarchon::Error> {
+/// use anarchon::{MemoryBackend, Scheduler};
+///
+/// let store = MemoryBackend::new();
+/// let a = Scheduler::builder(store.clone()).instance_id("a").start().await?;
+/// let b = Scheduler::builder(store).instance_id("b").start().await?;
+/// a.stop().await?;
+/// b.stop().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct MemoryBackend {
+    jobs: Arc<Mutex<HashMap<JobName, JobState>>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl MemoryBackend {
+    /// An empty store on the machine's clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_clock(Arc::new(SystemClock))
+    }
+
+    /// An empty store whose own clock is `clock`'s wall clock.
+    #[must_use]
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self { jobs: Arc::default(), clock }
+    }
+
+    /// One atomic step on a job's state, at one reading of the store's clock.
+    fn step<R>(&self, job: &JobName, step: impl FnOnce(&mut JobState, i64) -> R) -> Timed<R> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.wall_ms();
+        if !jobs.contains_key(job) {
+            jobs.insert(job.clone(), JobState::new(now));
+        }
+        match jobs.get_mut(job) {
+            Some(state) => Timed::at(step(state, now), now),
+            None => Timed::at(step(&mut JobState::new(now), now), now),
+        }
+    }
+}
+
+impl Default for MemoryBackend {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryBackend").finish_non_exhaustive()
+    }
+}
+
+impl Backend for MemoryBackend {
+    type Strength = Leases;
+
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn history_by_age(&self) -> bool {
+        true
+    }
+
+    async fn connect(&self) -> Result<ServerInfo, BackendError> {
+        Ok(ServerInfo::new("memory of this process"))
+    }
+
+    async fn clock(&self) -> Result<Option<i64>, BackendError> {
+        Ok(Some(self.clock.wall_ms()))
+    }
+
+    async fn register(
+        &self,
+        registrations: &[Registration],
+        forget_after: Duration,
+    ) -> Result<Timed<Vec<Registered>>, BackendError> {
+        let registered =
+            registrations.iter().map(|r| self.step(&r.job, |job, now| job.register(r, now)).value).collect();
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.wall_ms();
+        jobs.retain(|_, job| !job.forgotten(forget_after, now));
+        Ok(Timed::at(registered, now))
+    }
+
+    async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {
+        Ok(self.step(&claim.job, |job, now| job.claim_manual(claim, now)))
+    }
+
+    async fn finish(&self, finish: &Finish) -> Result<Timed<FinishOutcome>, BackendError> {
+        Ok(self.step(&finish.run.job, |job, now| job.finish(finish, now)))
+    }
+
+    async fn history(&self, job: &JobName, limit: u32) -> Result<Vec<Record>, BackendError> {
+        Ok(self.step(job, |state, _| state.history(job, limit)).value)
+    }
+
+    async fn trim(&self, jobs: &[Trim]) -> Result<(), BackendError> {
+        for trim in jobs {
+            self.step(&trim.job, |job, now| job.trim(trim, now));
+        }
+        Ok(())
+    }
+
+    async fn close(&self) {}
+}
+
+impl LeaseBackend for MemoryBackend {
+    async fn claim(&self, claim: &RunClaim) -> Result<Timed<ClaimOutcome>, BackendError> {
+        Ok(self.step(&claim.job, |job, now| job.claim(claim, now)))
+    }
+
+    async fn heartbeat(&self, beat: &Beat) -> Result<Timed<BeatOutcome>, BackendError> {
+        Ok(self.step(&beat.run.job, |job, now| job.heartbeat(beat, now)))
+    }
+
+    async fn release(&self, release: &Release) -> Result<Timed<ReleaseOutcome>, BackendError> {
+        Ok(self.step(&release.run.job, |job, now| job.release(release, now)))
+    }
+
+    async fn active(&self, names: &[JobName]) -> Result<Timed<Vec<ActiveRun>>, BackendError> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.wall_ms();
+        let mut runs = Vec::new();
+        if names.is_empty() {
+            jobs.values_mut().for_each(|job| job.active(now, &mut runs));
+        }
+        for name in names {
+            if let Some(job) = jobs.get_mut(name) {
+                job.active(now, &mut runs);
+            }
+        }
+        runs.sort_by(|a, b| a.run.cmp(&b.run));
+        Ok(Timed::at(runs, now))
+    }
+
+    async fn set_paused(&self, job: &JobName, pause: Option<&Pause>) -> Result<(), BackendError> {
+        self.step(job, |state, now| state.paused = pause.map(|p| Pause { at: now, ..p.clone() }));
+        Ok(())
+    }
+
+    async fn paused(&self, job: &JobName) -> Result<Option<Pause>, BackendError> {
+        Ok(self.step(job, |state, _| state.paused.clone()).value)
+    }
+}
+
+impl HistoryByAge for MemoryBackend {}

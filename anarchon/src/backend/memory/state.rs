@@ -1,0 +1,364 @@
+//! What the memory store keeps of one job, and the steps on it. Each step runs under the store's mutex.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::clock::to_ms;
+use crate::lease::{self, Decision, Facts, StoredRun};
+use crate::option::Overlap;
+use crate::run::{
+    ActiveRun, AttemptRecord, AttemptStatus, Beat, BeatOutcome, ClaimKind, ClaimOutcome, Finish, FinishOutcome,
+    Lateness, ManualClaim, ManualOutcome, Pause, Reason, Record, Registered, Registration, Release, ReleaseOutcome,
+    RunClaim, RunKey, SkipReason, SkipRecord, Status, Trim,
+};
+use crate::slot::{InstanceId, JobName, Slot, Token};
+
+const DAY_MS: i64 = 86_400_000;
+
+/// What was registered under one schedule identity.
+#[derive(Clone, Debug)]
+struct Schedule {
+    floor: i64,
+    fingerprint: String,
+    instance: InstanceId,
+    touched: i64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct JobState {
+    runs: BTreeMap<RunKey, StoredRun>,
+    /// In the order of their claims.
+    attempts: Vec<AttemptRecord>,
+    /// By their first slot.
+    skips: BTreeMap<Slot, SkipRecord>,
+    schedules: BTreeMap<String, Schedule>,
+    pub(super) paused: Option<Pause>,
+    fence: u64,
+    trim_mark: Option<i64>,
+    touched: i64,
+}
+
+impl JobState {
+    pub(super) fn new(now: i64) -> Self {
+        Self { touched: now, ..Self::default() }
+    }
+
+    pub(super) fn register(&mut self, registration: &Registration, now: i64) -> Registered {
+        self.touched = now;
+        let mut registered = Registered::new(now);
+        for (identity, schedule) in &self.schedules {
+            let differs =
+                schedule.fingerprint != registration.fingerprint && schedule.instance != registration.instance;
+            if differs && now.saturating_sub(schedule.touched) < DAY_MS {
+                registered.others.push((schedule.instance.to_string(), schedule.fingerprint.clone()));
+            }
+            if *identity == registration.identity {
+                registered.floor = schedule.floor;
+            }
+        }
+        let schedule = Schedule {
+            floor: registered.floor,
+            fingerprint: registration.fingerprint.clone(),
+            instance: registration.instance.clone(),
+            touched: now,
+        };
+        self.schedules.insert(registration.identity.clone(), schedule);
+        registered
+    }
+
+    /// Whether no instance has had the job registered for so long that it goes, with all that is left of it.
+    pub(super) fn forgotten(&self, after: Duration, now: i64) -> bool {
+        self.paused.is_none() && now.saturating_sub(self.touched) > to_ms(after)
+    }
+
+    pub(super) fn claim(&mut self, claim: &RunClaim, now: i64) -> ClaimOutcome {
+        if now > claim.valid_until {
+            return ClaimOutcome::Late(Lateness::Stale);
+        }
+        self.touched = self.touched.max(now);
+        self.schedules.entry(claim.identity.clone()).or_insert_with(|| Schedule {
+            floor: claim.floor,
+            fingerprint: claim.identity.clone(),
+            instance: claim.instance.clone(),
+            touched: now,
+        });
+        self.close_over(Some(claim.token), now);
+        let key = claim.key();
+        match lease::decide(claim, &self.facts(claim, &key, now), now) {
+            Decision::Answer(outcome) => outcome,
+            Decision::Again => self.again(claim, &key, now),
+            Decision::TakeOver => self.take_over(claim, &key, now),
+            Decision::Start => self.start(claim, key, now),
+            Decision::Skip(reason) => self.skip(claim, reason, &key, now),
+        }
+    }
+
+    fn facts<'a>(&'a self, claim: &RunClaim, key: &RunKey, now: i64) -> Facts<'a> {
+        let others = || self.runs.values().filter(|run| run.key != *key && run.counts);
+        Facts {
+            run: self.runs.get(key),
+            ended: self.attempts.iter().rev().find(|a| a.run == *key && a.token == claim.token).and_then(|a| a.status),
+            skipped: self.skips.range(..=claim.slot).next_back().is_some_and(|(_, s)| s.last >= claim.slot),
+            paused: self.paused.is_some(),
+            trim_mark: self.trim_mark,
+            floor: self.schedules.get(&claim.identity).map(|s| s.floor),
+            live: others().find(|run| run.live(now)),
+            orphaned: others().find(|run| run.key.manual.is_none() && run.status == Status::Running && run.over(now)),
+        }
+    }
+
+    /// Closes what is expired or used up, but not what `except` still holds: that one is answered `Won` again.
+    fn close_over(&mut self, except: Option<Token>, now: i64) {
+        let mut lost = Vec::new();
+        for run in self.runs.values_mut().filter(|run| run.closes(now)) {
+            if run.token.is_some() && run.token == except {
+                continue;
+            }
+            let token = run.token;
+            if run.close() {
+                lost.extend(token);
+            }
+        }
+        lost.into_iter().for_each(|token| self.end_attempt(token, AttemptStatus::Lost, None, now));
+    }
+
+    fn end_attempt(&mut self, token: Token, status: AttemptStatus, error: Option<&str>, now: i64) {
+        if let Some(attempt) = self.attempts.iter_mut().rev().find(|a| a.token == token) {
+            attempt.status = Some(status);
+            attempt.ended_at = Some(now);
+            attempt.error = error.map(str::to_owned);
+        }
+    }
+
+    fn next_fence(&mut self, now: i64) -> u64 {
+        self.fence = lease::next_fence(self.fence, now);
+        self.fence
+    }
+
+    fn record_attempt(&mut self, claim: &RunClaim, attempt: u32, reason: Reason, now: i64) -> Option<u64> {
+        let fence = Some(self.next_fence(now));
+        self.attempts.push(AttemptRecord {
+            fence,
+            reason,
+            status: Some(AttemptStatus::Running),
+            ..AttemptRecord::new(claim.key(), attempt, claim.token, claim.instance.as_str(), now)
+        });
+        fence
+    }
+
+    fn again(&mut self, claim: &RunClaim, key: &RunKey, now: i64) -> ClaimOutcome {
+        let mut max_attempts = claim.max_attempts;
+        if let Some(run) = self.runs.get_mut(key) {
+            run.renew(claim.lease, now);
+            max_attempts = run.max_attempts;
+        }
+        match self.attempts.iter().rev().find(|a| a.token == claim.token) {
+            Some(attempt) => ClaimOutcome::Won {
+                attempt: attempt.attempt,
+                fence: attempt.fence,
+                reason: attempt.reason,
+                max_attempts,
+            },
+            None => ClaimOutcome::Gone,
+        }
+    }
+
+    fn take_over(&mut self, claim: &RunClaim, key: &RunKey, now: i64) -> ClaimOutcome {
+        let Some(run) = self.runs.get_mut(key) else {
+            return ClaimOutcome::Gone;
+        };
+        let (reason, lost) = run.take_over(claim, now);
+        let (attempt, max_attempts) = (run.attempt, run.max_attempts);
+        if let Some(token) = lost {
+            self.end_attempt(token, AttemptStatus::Lost, None, now);
+        }
+        let fence = self.record_attempt(claim, attempt, reason, now);
+        ClaimOutcome::Won { attempt, fence, reason, max_attempts }
+    }
+
+    fn start(&mut self, claim: &RunClaim, key: RunKey, now: i64) -> ClaimOutcome {
+        if claim.overlap == Overlap::Skip {
+            self.supersede(claim.slot);
+        }
+        self.runs.insert(key, StoredRun::start(claim, now));
+        let reason = if claim.kind == ClaimKind::CatchUp { Reason::CatchUp } else { Reason::Scheduled };
+        let fence = self.record_attempt(claim, 1, reason, now);
+        ClaimOutcome::Won { attempt: 1, fence, reason, max_attempts: claim.max_attempts }
+    }
+
+    /// Waiting runs of older slots end with their last attempt's status: the newer slot replaces them.
+    fn supersede(&mut self, slot: Slot) {
+        for run in self.runs.values_mut() {
+            if run.status == Status::Waiting && run.key.slot < slot {
+                run.close();
+                if let Some(attempt) = self.attempts.iter_mut().rev().find(|a| a.run == run.key) {
+                    attempt.note = Some("superseded".to_owned());
+                }
+            }
+        }
+    }
+
+    fn skip(&mut self, claim: &RunClaim, reason: SkipReason, key: &RunKey, now: i64) -> ClaimOutcome {
+        let slot = claim.slot;
+        let between = |last: Slot| self.runs.keys().any(|k| k.manual.is_none() && k.slot > last && k.slot < slot);
+        let extends = self
+            .skips
+            .values()
+            .rev()
+            .find(|s| s.last < slot)
+            .filter(|s| s.reason == reason && claim.previous == Some(s.last) && !between(s.last))
+            .map(|s| s.first);
+        match extends.and_then(|first| self.skips.get_mut(&first)) {
+            Some(record) => {
+                record.last = slot;
+                record.count += 1;
+            }
+            None => {
+                self.skips.insert(slot, SkipRecord::new(claim.job.clone(), slot, slot, 1, reason));
+            }
+        }
+        let facts = self.facts(claim, key, now);
+        match (reason, facts.live.or(facts.orphaned)) {
+            (SkipReason::Overlap, Some(blocker)) => lease::overlap(blocker, now, true),
+            _ => ClaimOutcome::Paused { recorded: true },
+        }
+    }
+
+    pub(super) fn claim_manual(&mut self, claim: &ManualClaim, now: i64) -> ManualOutcome {
+        if let Some(attempt) = self.attempts.iter().rev().find(|a| a.token == claim.token) {
+            return match attempt.status {
+                Some(AttemptStatus::Running) => ManualOutcome::Won { slot: attempt.run.slot, fence: attempt.fence },
+                _ => ManualOutcome::Late,
+            };
+        }
+        if now > claim.valid_until {
+            return ManualOutcome::Late;
+        }
+        self.close_over(None, now);
+        if claim.exclusive && self.runs.values().any(|run| run.counts && run.live(now)) {
+            return ManualOutcome::Overlap;
+        }
+        let slot = Slot::from_ms(now);
+        let key = RunKey::manual(claim.job.clone(), slot, claim.token);
+        let until = lease::later(now, claim.lease);
+        self.runs.insert(key.clone(), StoredRun::start_manual(key.clone(), claim.token, until, claim.exclusive));
+        let fence = Some(self.next_fence(now));
+        self.attempts.push(AttemptRecord {
+            fence,
+            reason: Reason::Manual,
+            status: Some(AttemptStatus::Running),
+            ..AttemptRecord::new(key, 1, claim.token, claim.instance.as_str(), now)
+        });
+        ManualOutcome::Won { slot, fence }
+    }
+
+    pub(super) fn heartbeat(&mut self, beat: &Beat, now: i64) -> BeatOutcome {
+        match self.runs.get_mut(&beat.run) {
+            Some(run) if run.token == Some(beat.token) && run.live(now) => {
+                run.renew(beat.lease, now);
+                BeatOutcome::Alive
+            }
+            _ => BeatOutcome::Lost,
+        }
+    }
+
+    pub(super) fn finish(&mut self, finish: &Finish, now: i64) -> FinishOutcome {
+        let Some(run) = self.runs.get_mut(&finish.run) else {
+            return FinishOutcome::Lost;
+        };
+        if run.token == Some(finish.token) {
+            let outcome = run.finish(&finish.ending, finish.last, now);
+            self.end_attempt(finish.token, finish.ending.status(), finish.ending.error(), now);
+            if finish.last
+                && let Some(attempt) = self.attempts.iter_mut().rev().find(|a| a.token == finish.token)
+            {
+                attempt.note = Some("stopped".to_owned());
+            }
+            return outcome;
+        }
+        let ended = self.attempts.iter().rev().find(|a| a.token == finish.token).and_then(|a| a.status);
+        if ended == Some(finish.ending.status()) { run.finished(now) } else { FinishOutcome::Lost }
+    }
+
+    pub(super) fn release(&mut self, release: &Release, now: i64) -> ReleaseOutcome {
+        let Some(run) = self.runs.get_mut(&release.run) else {
+            return ReleaseOutcome::Lost;
+        };
+        let status = if release.returned { AttemptStatus::Returned } else { AttemptStatus::HandedOver };
+        if run.token == Some(release.token) {
+            run.release(release.returned, now);
+            self.end_attempt(release.token, status, None, now);
+            return ReleaseOutcome::Released;
+        }
+        let ended = self.attempts.iter().rev().find(|a| a.token == release.token).and_then(|a| a.status);
+        if ended == Some(status) { ReleaseOutcome::Released } else { ReleaseOutcome::Lost }
+    }
+
+    pub(super) fn active(&mut self, now: i64, into: &mut Vec<ActiveRun>) {
+        let over: Vec<Token> =
+            self.runs.values().filter(|r| r.key.manual.is_some() && r.closes(now)).filter_map(|r| r.token).collect();
+        for run in self.runs.values_mut().filter(|r| r.key.manual.is_some() && r.closes(now)) {
+            run.close();
+        }
+        over.into_iter().for_each(|token| self.end_attempt(token, AttemptStatus::Lost, None, now));
+        for run in self.runs.values().filter(|run| run.unfinished()) {
+            let instance = self.attempts.iter().rev().find(|a| a.run == run.key).map(|a| a.instance.clone());
+            let instance = instance.and_then(|id| InstanceId::new(id).ok());
+            into.push(ActiveRun::new(run.key.clone(), run.status, run.attempt, instance, run.left(now)));
+        }
+    }
+
+    pub(super) fn history(&self, job: &JobName, limit: u32) -> Vec<Record> {
+        let attempts = self.attempts.iter().map(|attempt| {
+            let mut attempt = attempt.clone();
+            attempt.run_status = self.runs.get(&attempt.run).map(|run| run.status);
+            Record::Attempt(attempt)
+        });
+        let skips = self.skips.values().map(|skip| Record::Skipped(SkipRecord { job: job.clone(), ..skip.clone() }));
+        crate::history::newest(attempts.chain(skips).collect(), limit)
+    }
+
+    pub(super) fn trim(&mut self, trim: &Trim, now: i64) {
+        self.close_over(None, now);
+        let kept_since = now.saturating_sub(to_ms(trim.keep));
+        let oldest = trim.retention.ttl.map(|ttl| now.saturating_sub(to_ms(ttl)));
+        let mut slots: Vec<Slot> = self.attempts.iter().map(|a| a.run.slot).collect();
+        slots.sort_unstable_by(|a, b| b.cmp(a));
+        let cut = crate::history::cut(&slots, trim.retention.size);
+        let goes = |slot: Slot, ended: i64| {
+            let beyond = cut.is_some_and(|cut| slot < cut) || oldest.is_some_and(|oldest| ended < oldest);
+            beyond && slot.ms() < kept_since && ended < kept_since
+        };
+        let ended = |key: &RunKey| self.attempts.iter().filter(|a| a.run == *key).filter_map(|a| a.ended_at).max();
+        let gone: Vec<RunKey> = self
+            .runs
+            .values()
+            .filter(|run| !run.unfinished() && goes(run.key.slot, ended(&run.key).unwrap_or(run.until)))
+            .map(|run| run.key.clone())
+            .collect();
+        for key in &gone {
+            self.runs.remove(key);
+            self.attempts.retain(|attempt| attempt.run != *key);
+            if key.manual.is_none() {
+                self.trim_mark = self.trim_mark.max(Some(key.slot.ms()));
+            }
+        }
+        let mut lasts: Vec<Slot> = self.skips.values().map(|s| s.last).collect();
+        lasts.sort_unstable_by(|a, b| b.cmp(a));
+        let cut = crate::history::cut(&lasts, trim.retention.size);
+        let gone: Vec<Slot> = self
+            .skips
+            .values()
+            .filter(|s| {
+                let beyond = cut.is_some_and(|cut| s.last < cut) || oldest.is_some_and(|oldest| s.last.ms() < oldest);
+                beyond && s.last.ms() < kept_since
+            })
+            .map(|s| s.first)
+            .collect();
+        for first in gone {
+            if let Some(skip) = self.skips.remove(&first) {
+                self.trim_mark = self.trim_mark.max(Some(skip.last.ms()));
+            }
+        }
+    }
+}

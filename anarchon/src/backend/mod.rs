@@ -1,0 +1,263 @@
+//! What a store must be able to do: [`Backend`] for any of them, [`ClaimBackend`] or [`LeaseBackend`] on top.
+//!
+//! A backend's strength is in its type: [`Backend::Strength`] is [`Leases`] or [`ClaimOnly`], and the scheduler takes
+//! any backend whose second trait fits it. Write one of the two, and everything else follows.
+
+mod any;
+mod erased;
+mod memory;
+mod memory_claim_only;
+pub mod sql;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use std::future::Future;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+
+pub use any::{AnyBackend, AnyClaimBackend};
+pub use erased::{AnyStrength, DynStore};
+pub use memory::MemoryBackend;
+pub use memory_claim_only::ClaimOnlyMemoryBackend;
+// pub use sqlite::SqliteBackend;
+
+use crate::error::BackendError;
+use crate::run::{
+    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
+    Registered, Registration, Release, ReleaseOutcome, RunClaim, SlotClaim, SlotOutcome, Timed, Trim,
+};
+use crate::slot::JobName;
+
+/// How many calls a default `*_many` method keeps under way at once.
+const AT_ONCE: usize = 16;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// What a store can hold: [`Leases`], or claims alone ([`ClaimOnly`]).
+pub trait Strength: sealed::Sealed + Send + Sync + 'static {}
+
+/// The strength of a store that holds leases, so that backups can take over.
+#[derive(Debug)]
+pub enum Leases {}
+
+/// The strength of a store that can only say who was first.
+#[derive(Debug)]
+pub enum ClaimOnly {}
+
+impl sealed::Sealed for Leases {}
+impl sealed::Sealed for ClaimOnly {}
+impl Strength for Leases {}
+impl Strength for ClaimOnly {}
+
+/// What the scheduler is told when it connects.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ServerInfo {
+    /// The server and its version, for people, as in `SQLite 3.46.0`.
+    pub server: String,
+    /// Things a person should know, logged once at start: a store that is local to this machine, a client of the
+    /// application that is used itself, a setting that endangers the data.
+    pub warnings: Vec<String>,
+}
+
+impl ServerInfo {
+    /// A server by name and version, with nothing to warn about.
+    pub fn new(server: impl Into<String>) -> Self {
+        Self { server: server.into(), warnings: Vec::new() }
+    }
+}
+
+/// What [`Backend::check_job`] may judge a job by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobLimits {
+    /// The job.
+    pub job: JobName,
+    /// Its longest wait before a claim.
+    pub jitter: Duration,
+    /// How late a slot may be claimed.
+    pub max_late: Duration,
+    /// `history_ttl`, if the job sets it.
+    pub history_ttl: Option<Duration>,
+}
+
+impl JobLimits {
+    /// The limits of `job`.
+    #[must_use]
+    pub fn new(job: JobName, jitter: Duration, max_late: Duration, history_ttl: Option<Duration>) -> Self {
+        Self { job, jitter, max_late, history_ttl }
+    }
+}
+
+/// What any store can do for the scheduler.
+///
+/// # Contract
+/// - **Repeatable.** Every call may reach the store twice, late, or without its answer coming back. A call repeated
+///   with the same token changes nothing more and answers the same.
+/// - **Cancel-safe.** A call's future may be dropped at any await. What it began is then either done or undone by the
+///   store, and the connection it used is fit for the next call, or discarded.
+/// - **Errors say what is known**: [`BackendErrorKind`](crate::BackendErrorKind). Losing is a value, not an error.
+/// - **One clock.** Where the store has a clock, every time in the contract is that clock's, read inside the atomic step.
+/// - Calls are made on the scheduler's own thread: what is opened in [`connect`](Self::connect) has its I/O there.
+pub trait Backend: Send + Sync + 'static {
+    /// [`Leases`] or [`ClaimOnly`].
+    type Strength: Strength;
+
+    /// The name in logs and errors, as in `sqlite` or `redis:lease`.
+    fn name(&self) -> &str;
+
+    /// How long, from its slot on, a decided slot is remembered; `None` is for ever (up to the trim mark). The
+    /// scheduler refuses a job whose jitter and `max_late` together are not shorter.
+    fn memory(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Refuses a job that this store cannot run safely, by its name for one. The text continues "job `x`: …".
+    ///
+    /// # Errors
+    /// The reason, in a few words.
+    fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
+        let _ = limits;
+        Ok(())
+    }
+
+    /// Whether the store trims history by age; true exactly where [`HistoryByAge`] is implemented.
+    fn history_by_age(&self) -> bool {
+        false
+    }
+
+    /// Connects, checks the server, and makes what must be there. Called by `start()`, before anything else.
+    fn connect(&self) -> impl Future<Output = Result<ServerInfo, BackendError>> + Send;
+
+    /// The store's clock in ms since the epoch; `None` where it has none.
+    fn clock(&self) -> impl Future<Output = Result<Option<i64>, BackendError>> + Send;
+
+    /// Makes jobs known: called at start, when a job is added, and once a day. Writes nothing that another instance's
+    /// registration could undo: a floor is kept per (job, schedule identity) and only ever inserted.
+    ///
+    /// Answers in the order of `jobs`. Jobs that no instance has registered for `forget_after` are removed in small
+    /// batches, their unfinished runs closed as `dead` first; a paused job is never removed.
+    fn register(
+        &self,
+        jobs: &[Registration],
+        forget_after: Duration,
+    ) -> impl Future<Output = Result<Timed<Vec<Registered>>, BackendError>> + Send;
+
+    /// Starts a manual run in a key space of its own: it touches no slot, no trim mark and nothing that decides slots.
+    fn claim_manual(
+        &self,
+        claim: &ManualClaim,
+    ) -> impl Future<Output = Result<Timed<ManualOutcome>, BackendError>> + Send;
+
+    /// Records how an attempt ended, guarded by its token.
+    fn finish(&self, finish: &Finish) -> impl Future<Output = Result<Timed<FinishOutcome>, BackendError>> + Send;
+
+    /// Many [`finish`](Self::finish) calls; each answer is what that call alone would have got.
+    fn finish_many(
+        &self,
+        finishes: &[Finish],
+    ) -> impl Future<Output = Vec<Result<Timed<FinishOutcome>, BackendError>>> + Send {
+        many(finishes, |f| self.finish(f))
+    }
+
+    /// The latest records of a job from all instances, newest first, at most `limit`.
+    fn history(&self, job: &JobName, limit: u32) -> impl Future<Output = Result<Vec<Record>, BackendError>> + Send;
+
+    /// Drops what is older or more than the jobs' retention asks for, in small batches; never an unfinished run, and
+    /// never a decided slot that is younger than `keep`. A slot that was dropped can never be won again. A store that
+    /// trims while it works needs no body here.
+    fn trim(&self, jobs: &[Trim]) -> impl Future<Output = Result<(), BackendError>> + Send {
+        let _ = jobs;
+        async { Ok(()) }
+    }
+
+    /// Closes what the backend opened itself; a client that was passed in stays open.
+    fn close(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// A store that can only say who was first.
+///
+/// # Contract
+/// For one job and one slot, [`claim`](Self::claim) answers `Won` for exactly one token, for as long as
+/// [`Backend::memory`] says, and answers it again whenever that token is sent again.
+pub trait ClaimBackend: Backend<Strength = ClaimOnly> {
+    /// Was this token first?
+    fn claim(&self, claim: &SlotClaim) -> impl Future<Output = Result<Timed<SlotOutcome>, BackendError>> + Send;
+
+    /// Many [`claim`](Self::claim) calls, each of another job; atomic one by one.
+    fn claim_many(
+        &self,
+        claims: &[SlotClaim],
+    ) -> impl Future<Output = Vec<Result<Timed<SlotOutcome>, BackendError>>> + Send {
+        many(claims, |c| self.claim(c))
+    }
+}
+
+/// A store that holds, for each run, who runs it and until when.
+///
+/// # Contract
+/// Every method is one atomic step per job on the store's clock. [`claim`](Self::claim) decides by the table in the
+/// guide's chapter on leases, whose rows [`lease`](crate::lease) holds as pure functions; the conformance suite
+/// ([`testing::conformance`](crate::testing)) holds every store to them.
+pub trait LeaseBackend: Backend<Strength = Leases> {
+    /// Decides a claim.
+    fn claim(&self, claim: &RunClaim) -> impl Future<Output = Result<Timed<ClaimOutcome>, BackendError>> + Send;
+
+    /// Many [`claim`](Self::claim) calls, each of another job, sorted by name; atomic per job.
+    fn claim_many(
+        &self,
+        claims: &[RunClaim],
+    ) -> impl Future<Output = Vec<Result<Timed<ClaimOutcome>, BackendError>>> + Send {
+        many(claims, |c| self.claim(c))
+    }
+
+    /// Moves the end of a live lease forward, never back, if the token matches. An ended lease is never revived.
+    fn heartbeat(&self, beat: &Beat) -> impl Future<Output = Result<Timed<BeatOutcome>, BackendError>> + Send;
+
+    /// Many [`heartbeat`](Self::heartbeat) calls.
+    fn heartbeat_many(
+        &self,
+        beats: &[Beat],
+    ) -> impl Future<Output = Vec<Result<Timed<BeatOutcome>, BackendError>>> + Send {
+        many(beats, |b| self.heartbeat(b))
+    }
+
+    /// Ends a lease now, so that a backup may start the run again; a matching token is enough, even after the lease.
+    fn release(&self, release: &Release) -> impl Future<Output = Result<Timed<ReleaseOutcome>, BackendError>> + Send;
+
+    /// Many [`release`](Self::release) calls.
+    fn release_many(
+        &self,
+        releases: &[Release],
+    ) -> impl Future<Output = Vec<Result<Timed<ReleaseOutcome>, BackendError>>> + Send {
+        many(releases, |r| self.release(r))
+    }
+
+    /// The unfinished runs of these jobs; of an empty list, those of all jobs. Manual runs whose lease is over are
+    /// closed as `dead` on the way.
+    fn active(&self, jobs: &[JobName]) -> impl Future<Output = Result<Timed<Vec<ActiveRun>>, BackendError>> + Send;
+
+    /// Pauses a job (it starts no run any more; one that runs goes on) or, with `None`, resumes it. Pausing a paused
+    /// job changes the note.
+    fn set_paused(&self, job: &JobName, pause: Option<&Pause>)
+    -> impl Future<Output = Result<(), BackendError>> + Send;
+
+    /// Whether a job is paused, by whom and since when.
+    fn paused(&self, job: &JobName) -> impl Future<Output = Result<Option<Pause>, BackendError>> + Send;
+}
+
+/// A store that can trim history by age; `history_ttl` is available on it.
+pub trait HistoryByAge: Backend {}
+
+async fn many<'a, T, R, F>(items: &'a [T], mut call: impl FnMut(&'a T) -> F + Send) -> Vec<R>
+where
+    T: Sync,
+    R: Send,
+    F: Future<Output = R> + Send,
+{
+    let calls: Vec<F> = items.iter().map(&mut call).collect();
+    futures_util::stream::iter(calls).buffered(AT_ONCE).collect().await
+}

@@ -1,0 +1,96 @@
+//! The catalogue of store drivers by URL scheme, open to other crates. The only file that names `linkme`.
+//!
+//! A crate adds a driver of its own with
+//!
+//! ```
+//! use anarchon::catalogue::{DRIVERS, Driver};
+//! use anarchon::{AnyBackend, MemoryBackend};
+//!
+//! #[anarchon::catalogue::linkme::distributed_slice(DRIVERS)]
+//! #[linkme(crate = anarchon::catalogue::linkme)]
+//! static MINE: Driver = Driver {
+//!     schemes: &["mine"],
+//!     feature: None,
+//!     open: |_url| Ok(anarchon::catalogue::leases(MemoryBackend::new())),
+//! };
+//!
+//! # fn main() {
+//! assert!(AnyBackend::connect("mine:").is_ok());
+//! # }
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use linkme;
+
+use crate::backend::{AnyStrength, ClaimBackend, ClaimOnly, DynStore, LeaseBackend, Leases};
+use crate::error::Error;
+
+/// One store driver.
+pub struct Driver {
+    /// The URL schemes it serves, without the colon.
+    pub schemes: &'static [&'static str],
+    /// The cargo feature it comes with, for messages.
+    pub feature: Option<&'static str>,
+    /// Makes the backend for a URL; nothing connects yet. The text of an error must hold no password.
+    pub open: fn(&str) -> Result<Arc<dyn DynStore>, String>,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("schemes", &self.schemes).finish_non_exhaustive()
+    }
+}
+
+/// Every driver that is linked into the program.
+#[allow(unsafe_code)]
+#[linkme::distributed_slice]
+pub static DRIVERS: [Driver];
+
+/// What a driver returns for a store with leases.
+pub fn leases(backend: impl LeaseBackend) -> Arc<dyn DynStore> {
+    AnyStrength::<Leases>::erase(backend)
+}
+
+/// What a driver returns for a claim-only store.
+pub fn claims(backend: impl ClaimBackend) -> Arc<dyn DynStore> {
+    AnyStrength::<ClaimOnly>::erase(backend)
+}
+
+#[allow(unsafe_code)]
+#[linkme::distributed_slice(DRIVERS)]
+static MEMORY: Driver =
+    Driver { schemes: &["memory"], feature: None, open: |_| Ok(leases(crate::backend::MemoryBackend::new())) };
+
+/// Schemes that come with a feature, for the hint when it is off.
+const KNOWN: &[(&str, &str)] = &[("sqlite", "sqlite"), ("file", "sqlite")];
+
+pub(crate) fn open(url: &str) -> Result<Arc<dyn DynStore>, Error> {
+    let Some((scheme, _)) = url.split_once(':') else {
+        return Err(Error::Url(format!(
+            "a store's URL begins with a scheme, as in `sqlite:./anarchon.db`; known here: {}",
+            known()
+        )));
+    };
+    match DRIVERS.iter().find(|driver| driver.schemes.contains(&scheme)) {
+        Some(driver) => (driver.open)(url).map_err(|reason| Error::Url(format!("the `{scheme}:` URL: {reason}"))),
+        None => Err(Error::Url(unknown(scheme))),
+    }
+}
+
+fn unknown(scheme: &str) -> String {
+    let scheme: String = scheme.chars().take(32).map(|c| if c.is_control() { '?' } else { c }).collect();
+    match KNOWN.iter().find(|(known, _)| *known == scheme) {
+        Some((_, feature)) => {
+            format!("`{scheme}:` needs the cargo feature `{feature}` of anarchon, which is off")
+        }
+        None => format!("no store driver for `{scheme}:` is linked into this program; known here: {}", known()),
+    }
+}
+
+fn known() -> String {
+    let mut schemes: Vec<String> = DRIVERS.iter().flat_map(|d| d.schemes).map(|s| format!("`{s}:`")).collect();
+    schemes.sort();
+    schemes.join(", ")
+}

@@ -1,0 +1,2 @@
+//! For tests of backends and of jobs.
+pub mod conformance;
