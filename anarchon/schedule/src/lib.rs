@@ -33,6 +33,7 @@ mod cron;
 mod error;
 mod every;
 pub mod interval;
+pub mod name;
 mod schedule;
 pub mod suggest;
 pub mod zone;

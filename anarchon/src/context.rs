@@ -1,0 +1,199 @@
+//! What a handler is told about its run: [`Context`].
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use chrono::{DateTime, Utc};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use crate::run::{Reason, RunKey};
+use crate::slot::{InstanceId, JobName, Token};
+
+/// Why a handler is asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CancelReason {
+    /// The lease ran out or was taken over: another instance may run this slot now. Nothing that this attempt still
+    /// does is recorded.
+    LeaseLost,
+    /// The run took longer than its `timeout`.
+    Timeout,
+    /// The scheduler is stopping; the run is handed over to another instance once the handler has ended.
+    Stop,
+}
+
+impl fmt::Display for CancelReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LeaseLost => "lease lost",
+            Self::Timeout => "time-out",
+            Self::Stop => "stop",
+        })
+    }
+}
+
+/// Blocking work that belongs to a run: the run has not ended before all of it has.
+#[derive(Debug, Default)]
+pub(crate) struct Blocking {
+    under_way: AtomicUsize,
+    ended: Notify,
+}
+
+impl Blocking {
+    fn begin(self: &Arc<Self>) -> BlockingGuard {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        BlockingGuard(Arc::clone(self))
+    }
+
+    pub(crate) async fn all_ended(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self.under_way.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+struct BlockingGuard(Arc<Blocking>);
+
+impl Drop for BlockingGuard {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+        self.0.ended.notify_waiters();
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ContextParts {
+    pub(crate) run: RunKey,
+    pub(crate) attempt: u32,
+    pub(crate) token: Token,
+    pub(crate) fence: Option<u64>,
+    pub(crate) reason: Reason,
+    pub(crate) instance: InstanceId,
+    pub(crate) deadline: Option<DateTime<Utc>>,
+    pub(crate) cancel: watch::Receiver<Option<CancelReason>>,
+    pub(crate) blocking: Arc<Blocking>,
+}
+
+/// What a handler is told about its run, and how it learns that it should stop. Cheap to clone.
+///
+/// ```
+/// use anarchon::Context;
+///
+/// #[anarchon::job(every = "1h")]
+/// async fn export(ctx: Context) -> Result<(), std::io::Error> {
+///     for page in 0..100 {
+///         if ctx.cancel_reason().is_some() {
+///             break; // lease lost, time-out or stop: leave things so that the next attempt can start again
+///         }
+///         let _ = (page, ctx.slot(), ctx.attempt());
+///     }
+///     Ok(())
+/// }
+/// # fn main() {}
+/// ```
+#[derive(Clone, Debug)]
+pub struct Context(pub(crate) Arc<ContextParts>);
+
+impl Context {
+    /// The job's name.
+    #[must_use]
+    pub fn job(&self) -> &JobName {
+        &self.0.run.job
+    }
+
+    /// The scheduled time this run is for; of a manual run the time when it was claimed.
+    #[must_use]
+    pub fn slot(&self) -> DateTime<Utc> {
+        self.0.run.slot.to_datetime()
+    }
+
+    /// The scheduled time in milliseconds since the Unix epoch: the key to make writes repeatable with.
+    #[must_use]
+    pub fn slot_ms(&self) -> i64 {
+        self.0.run.slot.ms()
+    }
+
+    /// The number of this attempt, from 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.0.attempt
+    }
+
+    /// The token of this attempt, unlike that of any other.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.0.token
+    }
+
+    /// A number that grows with every won claim of the job. Store it with what you write elsewhere and refuse a
+    /// smaller one, and a runner that froze and woke too late can do no harm. `None` on claim-only stores.
+    #[must_use]
+    pub fn fence(&self) -> Option<u64> {
+        self.0.fence
+    }
+
+    /// Why this attempt was started.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        self.0.reason
+    }
+
+    /// The instance that runs it.
+    #[must_use]
+    pub fn instance_id(&self) -> &InstanceId {
+        &self.0.instance
+    }
+
+    /// When the time-out will cancel this run, if the job has one; by the clock that the scheduler goes by.
+    #[must_use]
+    pub fn deadline(&self) -> Option<DateTime<Utc>> {
+        self.0.deadline
+    }
+
+    /// Returns once the handler should stop, with the reason. After that it has `stop_grace` (on a time-out or a
+    /// stop) before it is dropped at its next await; on a lost lease less.
+    pub async fn cancelled(&self) -> CancelReason {
+        let mut cancel = self.0.cancel.clone();
+        let reason = cancel.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
+        match reason {
+            Some(reason) => reason,
+            // The scheduler is gone, and with it the heartbeats.
+            None => CancelReason::LeaseLost,
+        }
+    }
+
+    /// Why the handler should stop, if it should.
+    #[must_use]
+    pub fn cancel_reason(&self) -> Option<CancelReason> {
+        *self.0.cancel.borrow()
+    }
+
+    /// Runs blocking work on tokio's blocking threads as part of this run: the lease is kept, and `stop()` waits, until
+    /// it has ended. Work that is spawned in any other way is not covered by the promise that a slot never runs
+    /// twice at once.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn spawn_blocking<F, R>(&self, work: F) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        let guard = self.0.blocking.begin();
+        tokio::task::spawn_blocking(move || {
+            let result = work();
+            drop(guard);
+            result
+        })
+    }
+}
+
+/// A future that a handler returned, boxed.
+pub(crate) type HandlerFuture = std::pin::Pin<Box<dyn Future<Output = crate::extract::HandlerResult> + Send>>;

@@ -1,0 +1,38 @@
+//! Durations as users write them: a `Duration`, or a text such as `"1h30m"`.
+
+use std::time::Duration;
+
+use anarchon_schedule::{ParseError, interval};
+
+/// A duration, or a text that is one: `"500ms"`, `"10s"`, `"1h30m"`, `"40d"`.
+pub trait IntoDuration {
+    /// The duration, or what is wrong with the text, together with the text.
+    ///
+    /// # Errors
+    /// When the text is no duration.
+    fn into_duration(self) -> Result<Duration, (String, ParseError)>;
+}
+
+impl IntoDuration for Duration {
+    fn into_duration(self) -> Result<Duration, (String, ParseError)> {
+        Ok(self)
+    }
+}
+
+impl IntoDuration for &str {
+    fn into_duration(self) -> Result<Duration, (String, ParseError)> {
+        interval::parse(self).map_err(|error| (self.to_owned(), error))
+    }
+}
+
+impl IntoDuration for String {
+    fn into_duration(self) -> Result<Duration, (String, ParseError)> {
+        self.as_str().into_duration()
+    }
+}
+
+impl IntoDuration for &String {
+    fn into_duration(self) -> Result<Duration, (String, ParseError)> {
+        self.as_str().into_duration()
+    }
+}

@@ -1,0 +1,153 @@
+//! The whole program that `anarchon::main!` writes: a runtime, signals, and an exit code.
+
+use std::future::Future;
+use std::process::ExitCode;
+
+use super::{Scheduler, SchedulerBuilder};
+use crate::backend::{AnyBackend, AnyStrength, ClaimOnlyMemoryBackend, MemoryBackend};
+use crate::error::{BoxError, Error};
+
+/// What the expressions inside `anarchon::main!` may fail with.
+pub type MainError = BoxError;
+
+/// A backend that finds its store by itself: by the environment, or a default.
+pub trait FromEnv: Sized {
+    /// The backend for this environment. Nothing connects yet.
+    ///
+    /// # Errors
+    /// When the environment names something that is no such store.
+    fn from_env() -> Result<Self, Error>;
+}
+
+impl FromEnv for MemoryBackend {
+    fn from_env() -> Result<Self, Error> {
+        Ok(Self::new())
+    }
+}
+
+impl FromEnv for ClaimOnlyMemoryBackend {
+    fn from_env() -> Result<Self, Error> {
+        Ok(Self::new())
+    }
+}
+
+/// The store that `ANARCHON_STORE` names, or `./anarchon.db`.
+impl FromEnv for AnyBackend {
+    fn from_env() -> Result<Self, Error> {
+        match std::env::var("ANARCHON_STORE") {
+            Ok(url) if !url.trim().is_empty() => Self::connect(url.trim()),
+            _ => local_default(std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()),
+        }
+    }
+}
+
+fn local_default(in_kubernetes: bool) -> Result<AnyBackend, Error> {
+    if in_kubernetes {
+        return Err(Error::Url(
+            "ANARCHON_STORE is not set, and under Kubernetes a file is no shared store: each pod would run every job; \
+             set ANARCHON_STORE to a store that all pods reach"
+                .to_owned(),
+        ));
+    }
+    let backend = AnyBackend::connect("sqlite:./anarchon.db")?;
+    notice("the store is the file ./anarchon.db, local to this machine; instances on other machines need ANARCHON_STORE");
+    Ok(backend)
+}
+
+/// A line for whoever started the program: to the log, or to standard error when nobody listens to the log.
+fn notice(line: &str) {
+    if tracing::dispatcher::has_been_set() {
+        tracing::warn!("{line}");
+    } else {
+        eprintln!("anarchon: {line}");
+    }
+}
+
+/// Runs the program: starts the scheduler that `build` gives, and stops it on Ctrl-C or SIGTERM; a second signal exits
+/// at once.
+pub fn run_main<B, F>(build: F) -> ExitCode
+where
+    B: AnyStrength,
+    F: Future<Output = Result<SchedulerBuilder<B>, MainError>>,
+{
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&format!("the tokio runtime cannot start: {error}")),
+    };
+    let outcome = runtime.block_on(async {
+        let scheduler = build.await.map_err(|error| describe(&*error))?.start().await.map_err(|e| describe(&e))?;
+        run_until_signal(&scheduler).await
+    });
+    // Handlers that block a thread would hold the runtime's drop back for ever; stop() has named them.
+    runtime.shutdown_background();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => fail(&message),
+    }
+}
+
+async fn run_until_signal<B>(scheduler: &Scheduler<B>) -> Result<(), String> {
+    let mut signals = Signals::new().map_err(|error| format!("signals cannot be received: {error}"))?;
+    signals.next().await;
+    tokio::select! {
+        stopped = scheduler.stop() => stopped.map_err(|error| describe(&error)),
+        () = signals.next() => Err("stopped at once by a second signal".to_owned()),
+    }
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("anarchon: {message}");
+    ExitCode::FAILURE
+}
+
+/// An error with its causes, on one line.
+fn describe(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Random numbers: jitter, tokens, and the order of claims. One seed gives one sequence.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom as _;
+use rand::{Rng as _, SeedableRng as _};
+
+use crate::slot::Token;
+
+#[derive(Debug)]
+pub(super) struct Random(StdRng);
+
+impl Random {
+    pub(super) fn new(seed: Option<u64>) -> Self {
+        Self(match seed {
+            Some(seed) => StdRng::seed_from_u64(seed),
+            None => rand::make_rng(),
+        })
+    }
+
+    pub(super) fn next_u32(&mut self) -> u32 {
+        self.0.next_u32()
+    }
+
+    pub(super) fn token(&mut self) -> Token {
+        let mut bytes = [0; 16];
+        self.0.fill_bytes(&mut bytes);
+        Token::from_random_bytes(bytes)
+    }
+
+    /// A wait between zero and `longest`, in whole milliseconds... or less: any instant is as good as another.
+    pub(super) fn wait(&mut self, longest: Duration) -> Duration {
+        let share = f64::from(self.0.next_u32()) / f64::from(u32::MAX);
+        longest.mul_f64(share)
+    }
+
+    pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
+        items.shuffle(&mut self.0);
+    }
+}
