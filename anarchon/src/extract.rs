@@ -199,7 +199,8 @@ macro_rules! handler {
             }
 
             fn needs() -> Vec<NeedOf> {
-                [$($arg::need()),*].into_iter().flatten().collect::<Vec<NeedOf>>()
+                let needs: [Option<NeedOf>; _] = [$($arg::need()),*];
+                needs.into_iter().flatten().collect()
             }
         }
     };

@@ -5,7 +5,7 @@ use crate::slot::Slot;
 
 /// The newest `limit` records, newest first: by slot, then by attempt, then by the time of the claim.
 #[must_use]
-pub fn newest(mut records: Vec<Record>, limit: u32) -> Vec<Record> {
+pub(crate) fn newest(mut records: Vec<Record>, limit: u32) -> Vec<Record> {
     records.sort_by(|a, b| order(b).cmp(&order(a)));
     records.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     records
@@ -21,7 +21,7 @@ fn order(record: &Record) -> (Slot, i64, u32) {
 /// The slot below which records are beyond the newest `size` of `slots` (newest first, one per record); `None` when
 /// there are no more than `size`.
 #[must_use]
-pub fn cut(slots: &[Slot], size: u32) -> Option<Slot> {
+pub(crate) fn cut(slots: &[Slot], size: u32) -> Option<Slot> {
     let size = usize::try_from(size).unwrap_or(usize::MAX);
     if slots.len() <= size {
         return None;

@@ -1,5 +1,6 @@
 //! A job: its name, schedule, options and handler, checked against the scheduler's defaults and the store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anarchon_schedule::{At, Cron, Dialect, Every, ParseError, Schedule, zone};
@@ -87,10 +88,9 @@ pub(crate) enum ScheduleSpec {
 impl From<&EntrySchedule> for ScheduleSpec {
     fn from(entry: &EntrySchedule) -> Self {
         match *entry {
-            EntrySchedule::Every { interval_ms, offset_ms } => Self::Every {
-                interval: Duration::from_millis(interval_ms),
-                offset: Duration::from_millis(offset_ms),
-            },
+            EntrySchedule::Every { interval_ms, offset_ms } => {
+                Self::Every { interval: Duration::from_millis(interval_ms), offset: Duration::from_millis(offset_ms) }
+            }
             EntrySchedule::Cron { expression, dialect, timezone } => {
                 Self::Cron { expression: expression.to_owned(), dialect, timezone: timezone.map(str::to_owned) }
             }
@@ -164,7 +164,7 @@ impl From<&JobEntry> for JobSpec {
 pub(crate) struct Job {
     pub(crate) name: JobName,
     pub(crate) schedule: Schedule,
-    pub(crate) identity: String,
+    pub(crate) identity: Arc<str>,
     pub(crate) handler: BoxHandler,
     pub(crate) data: Option<DataValue>,
     pub(crate) place: Place,
@@ -213,7 +213,7 @@ impl Job {
             return Err(bad("history_ttl", "must be longer than zero"));
         }
         let job = Self {
-            identity: schedule.identity(),
+            identity: schedule.identity().into(),
             handler,
             data,
             place,
@@ -335,22 +335,27 @@ impl Job {
         Ok(())
     }
 
-    /// The longest wait before the claim of `slot`.
-    pub(crate) fn jitter_at(&self, slot: Slot) -> Duration {
-        match (self.jitter, self.gap_after(slot)) {
+    /// The longest wait before the claim of a slot that the next one follows after `gap`.
+    pub(crate) fn jitter(&self, gap: Option<Duration>) -> Duration {
+        match (self.jitter, gap) {
             (Some(own), _) => own,
             (None, Some(gap)) => self.default_jitter.min(gap / 10),
             (None, None) => self.default_jitter,
         }
     }
 
-    /// How long after `slot` it may still be caught up with.
-    pub(crate) fn catch_up_at(&self, slot: Slot) -> Duration {
-        match (self.catch_up, self.gap_after(slot)) {
+    /// How old a slot may be to be caught up with, when the next one follows after `gap`.
+    pub(crate) fn catch_up(&self, gap: Option<Duration>) -> Duration {
+        match (self.catch_up, gap) {
             (Some(own), _) => own,
             (None, Some(gap)) => CATCH_UP.min(gap / 2),
             (None, None) => CATCH_UP,
         }
+    }
+
+    /// The slot before `slot` by this job's own schedule.
+    pub(crate) fn previous(&self, slot: Slot) -> Option<Slot> {
+        self.schedule.latest(slot.ms().saturating_sub(1)).map(Slot::from_ms)
     }
 
     pub(crate) fn takeover_within(&self) -> Duration {
@@ -363,14 +368,5 @@ impl Job {
         let jitter = self.jitter.unwrap_or(self.default_jitter);
         let catch_up = if self.leases { self.catch_up.unwrap_or(CATCH_UP) } else { Duration::ZERO };
         [jitter, catch_up, KEEP_MARGIN].into_iter().fold(self.max_late, Duration::saturating_add)
-    }
-
-    fn gap_after(&self, slot: Slot) -> Option<Duration> {
-        self.schedule.gap_after(slot.ms())
-    }
-
-    /// The slot before `slot` by this job's own schedule.
-    pub(crate) fn previous(&self, slot: Slot) -> Option<Slot> {
-        self.schedule.latest(slot.ms().saturating_sub(1)).map(Slot::from_ms)
     }
 }

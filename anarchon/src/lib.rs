@@ -2,6 +2,9 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[doc(hidden)]
+#[path = "private.rs"]
+pub mod __private;
 pub mod backend;
 pub mod catalogue;
 mod clock;
@@ -14,9 +17,6 @@ mod history;
 mod job;
 pub mod lease;
 pub mod option;
-#[doc(hidden)]
-#[path = "private.rs"]
-pub mod __private;
 mod registry;
 pub mod run;
 mod scheduler;
@@ -30,14 +30,12 @@ pub use backend::{
     AnyBackend, AnyClaimBackend, Backend, ClaimBackend, ClaimOnlyMemoryBackend, HistoryByAge, LeaseBackend,
     MemoryBackend,
 };
-#[cfg(feature = "sqlite")]
-pub use backend::SqliteBackend;
 pub use clock::{Clock, SystemClock};
 pub use context::{CancelReason, Context};
 pub use duration::IntoDuration;
 pub use error::{BackendError, BackendErrorKind, BoxError, Error, Result};
 pub use event::Event;
-pub use extract::{Data, Extract, Handler, Outcome, State};
+pub use extract::{Data, Extract, Handler, HandlerResult, Outcome, State};
 pub use option::{Overlap, Retention};
 pub use run::{AttemptRecord, AttemptStatus, Reason, Record, RunKey, SkipReason, SkipRecord, Status};
 pub use scheduler::entry::FromEnv;

@@ -8,7 +8,7 @@ pub use inventory;
 pub use crate::extract::{BoxHandler, DataValue, Extract, Handler};
 pub use crate::option::{Overlap, Supports, marker};
 pub use crate::registry::{EntryOptions, EntrySchedule, JobEntry};
-pub use crate::scheduler::entry::{FromEnv, MainError, default_backend, run_main};
+pub use crate::scheduler::entry::{FromEnv, MainError, run_main};
 pub use crate::slot::Place;
 
 /// What the backend's alias means in a crate that has none.

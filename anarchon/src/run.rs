@@ -1,6 +1,7 @@
 //! What is said about a run: the requests an instance sends, the store's answers, and the records that history shows.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::option::{Overlap, Retention};
@@ -193,7 +194,7 @@ pub struct RunClaim {
     /// Who asks.
     pub instance: InstanceId,
     /// The job's schedule identity.
-    pub identity: String,
+    pub identity: Arc<str>,
     /// The floor this instance was given for that identity, in store ms; the store takes it from here when it has none.
     pub floor: i64,
     /// The slot before this one by the job's own schedule.
@@ -226,7 +227,7 @@ impl RunClaim {
             kind: ClaimKind::Scheduled,
             token,
             instance,
-            identity: String::new(),
+            identity: Arc::from(""),
             floor: i64::MIN,
             previous: None,
             limit: Duration::from_secs(60),

@@ -41,56 +41,37 @@ impl At {
     /// although a zone is given, or lies in a day that the zone left out altogether.
     pub fn parse(text: &str, zone: Option<Tz>) -> Result<Self, ParseError> {
         let start = text.len() - text.trim_ascii_start().len();
-        let mut reader = Reader {
-            text: text.trim_ascii_end(),
-            at: start,
-        };
+        let mut reader = Reader { text: text.trim_ascii_end(), at: start };
         let date_at = start..start + 10;
         let year = reader.number(4)?;
         reader.one_of(b"-")?;
         let month = reader.between(2, 1..=12, "month")?;
         reader.one_of(b"-")?;
         let day = reader.number(2)?;
-        let date = Date {
-            year: i64::from(year),
-            month,
-            day,
-        };
+        let date = Date { year: i64::from(year), month, day };
         if !(1..=month_length(date.year, month)).contains(&day) {
-            return Err(ParseError::new(format!(
-                "no calendar has the date {}",
-                quote(&text[date_at.clone()])
-            ))
-            .at(date_at));
+            return Err(
+                ParseError::new(format!("no calendar has the date {}", quote(&text[date_at.clone()]))).at(date_at)
+            );
         }
         reader.one_of(b"Tt ")?;
         let hour = reader.between(2, 0..=23, "hour")?;
         reader.one_of(b":")?;
         let minute = reader.between(2, 0..=59, "minute")?;
-        let second = if reader.skip(b":") {
-            reader.between(2, 0..=59, "second")?
-        } else {
-            0
-        };
-        let mut ms = if reader.skip(b".") {
-            reader.milliseconds()?
-        } else {
-            0
-        };
+        let second = if reader.skip(b":") { reader.between(2, 0..=59, "second")? } else { 0 };
+        let mut ms = if reader.skip(b".") { reader.milliseconds()? } else { 0 };
         let wall = days_from_date(date) * 86_400 + i64::from(hour * 3600 + minute * 60 + second);
         let offset_at = reader.at;
         let instant = match reader.offset()? {
             Some(offset) if zone.is_none() => wall - offset,
             Some(_) => {
-                let error =
-                    ParseError::new("both an offset and a time zone").at(offset_at..reader.at);
+                let error = ParseError::new("both an offset and a time zone").at(offset_at..reader.at);
                 return Err(error.with_hint("leave out one of them"));
             }
             None => {
                 let zone = zone.unwrap_or(Tz::UTC);
                 let (instant, shown) = resolve(zone, wall).ok_or_else(|| {
-                    ParseError::new(format!("this day never came in {}", zone.name()))
-                        .at(start..reader.at)
+                    ParseError::new(format!("this day never came in {}", zone.name())).at(start..reader.at)
                 })?;
                 if !shown {
                     ms = 0;
@@ -99,9 +80,7 @@ impl At {
             }
         };
         // four digits of year are far from the ends of an `i64`
-        Ok(Self {
-            instant_ms: instant * 1000 + i64::from(ms),
-        })
+        Ok(Self { instant_ms: instant * 1000 + i64::from(ms) })
     }
 
     /// The instant, in milliseconds since the Unix epoch.
@@ -122,21 +101,12 @@ impl At {
     }
 
     pub(crate) fn describe(&self) -> String {
-        let (seconds, ms) = (
-            self.instant_ms.div_euclid(1000),
-            self.instant_ms.rem_euclid(1000),
-        );
+        let (seconds, ms) = (self.instant_ms.div_euclid(1000), self.instant_ms.rem_euclid(1000));
         let Date { year, month, day } = date_from_days(seconds.div_euclid(86_400));
         let second = seconds.rem_euclid(86_400);
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-        let fraction = if ms == 0 {
-            String::new()
-        } else {
-            format!(".{ms:03}")
-        };
-        format!(
-            "once at {year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z"
-        )
+        let fraction = if ms == 0 { String::new() } else { format!(".{ms:03}") };
+        format!("once at {year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
     }
 }
 
@@ -159,10 +129,7 @@ impl Reader<'_> {
     }
 
     fn number(&mut self, digits: usize) -> Result<u32, ParseError> {
-        let text = self
-            .rest()
-            .get(..digits)
-            .filter(|text| text.iter().all(u8::is_ascii_digit));
+        let text = self.rest().get(..digits).filter(|text| text.iter().all(u8::is_ascii_digit));
         let number = text
             .ok_or_else(|| self.not_a_time())?
             .iter()
@@ -183,35 +150,22 @@ impl Reader<'_> {
             return Ok(number);
         }
         let hint = format!("{what}s are {}-{}", allowed.start(), allowed.end());
-        Err(ParseError::new(format!("{what} {number} is out of range"))
-            .at(span)
-            .with_hint(hint))
+        Err(ParseError::new(format!("{what} {number} is out of range")).at(span).with_hint(hint))
     }
 
     fn skip(&mut self, wanted: &[u8]) -> bool {
-        let found = self
-            .rest()
-            .first()
-            .is_some_and(|byte| wanted.contains(byte));
+        let found = self.rest().first().is_some_and(|byte| wanted.contains(byte));
         self.at += usize::from(found);
         found
     }
 
     fn one_of(&mut self, wanted: &[u8]) -> Result<(), ParseError> {
-        if self.skip(wanted) {
-            Ok(())
-        } else {
-            Err(self.not_a_time())
-        }
+        if self.skip(wanted) { Ok(()) } else { Err(self.not_a_time()) }
     }
 
     /// The digits after a full stop, as milliseconds.
     fn milliseconds(&mut self) -> Result<u32, ParseError> {
-        let digits = self
-            .rest()
-            .iter()
-            .take_while(|byte| byte.is_ascii_digit())
-            .count();
+        let digits = self.rest().iter().take_while(|byte| byte.is_ascii_digit()).count();
         let span = self.at..self.at + digits;
         if !(1..=9).contains(&digits) {
             return Err(self.not_a_time());
@@ -244,10 +198,6 @@ impl Reader<'_> {
             self.one_of(b":")?;
             sign * i64::from(hours * 3600 + self.between(2, 0..=59, "offset minute")? * 60)
         };
-        if self.rest().is_empty() {
-            Ok(Some(offset))
-        } else {
-            Err(self.not_a_time())
-        }
+        if self.rest().is_empty() { Ok(Some(offset)) } else { Err(self.not_a_time()) }
     }
 }

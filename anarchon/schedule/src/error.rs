@@ -43,11 +43,7 @@ const WINDOW: usize = 100;
 
 impl ParseError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into().into_boxed_str(),
-            span: None,
-            hint: None,
-        }
+        Self { message: message.into().into_boxed_str(), span: None, hint: None }
     }
 
     pub(crate) fn at(mut self, span: Range<usize>) -> Self {
@@ -131,11 +127,7 @@ pub(crate) fn quote(text: &str) -> String {
             quoted.push('…');
             break;
         }
-        quoted.push(if unprintable(c) {
-            char::REPLACEMENT_CHARACTER
-        } else {
-            c
-        });
+        quoted.push(if unprintable(c) { char::REPLACEMENT_CHARACTER } else { c });
     }
     quoted.push('`');
     quoted

@@ -42,36 +42,23 @@ impl Every {
     pub fn new(interval: Duration, offset: Duration) -> Result<Self, ParseError> {
         for duration in [interval, offset] {
             if duration.subsec_nanos() % 1_000_000 != 0 {
-                return Err(ParseError::new(format!(
-                    "{duration:?} is not a whole number of milliseconds"
-                )));
+                return Err(ParseError::new(format!("{duration:?} is not a whole number of milliseconds")));
             }
         }
         if interval < SHORTEST {
-            let message = format!(
-                "an interval of `{}` is too short",
-                interval::format(interval)
-            );
+            let message = format!("an interval of `{}` is too short", interval::format(interval));
             return Err(ParseError::new(message).with_hint("the shortest is `100ms`"));
         }
         if interval > LONGEST {
-            return Err(
-                ParseError::new("this interval is too long").with_hint("the longest is `36525d`")
-            );
+            return Err(ParseError::new("this interval is too long").with_hint("the longest is `36525d`"));
         }
         if offset >= interval {
             let (offset, interval) = (interval::format(offset), interval::format(interval));
-            let message =
-                format!("an offset of `{offset}` is too long for an interval of `{interval}`");
-            return Err(
-                ParseError::new(message).with_hint("the offset must be shorter than the interval")
-            );
+            let message = format!("an offset of `{offset}` is too long for an interval of `{interval}`");
+            return Err(ParseError::new(message).with_hint("the offset must be shorter than the interval"));
         }
         let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-        Ok(Self {
-            interval_ms: ms(interval),
-            offset_ms: ms(offset),
-        })
+        Ok(Self { interval_ms: ms(interval), offset_ms: ms(offset) })
     }
 
     /// The time between two slots.

@@ -6,14 +6,8 @@ use std::time::Duration;
 use crate::error::{ParseError, quote};
 
 /// Longest first: a written interval goes from large to small and names each unit once.
-const UNITS: [(&str, u64); 6] = [
-    ("w", 604_800_000),
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("m", 60_000),
-    ("s", 1_000),
-    ("ms", 1),
-];
+const UNITS: [(&str, u64); 6] =
+    [("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// A hundred years. Anything longer is a mistake, and below it milliseconds never come near the end of an `i64`.
 const LONGEST_MS: u64 = 36_525 * 86_400_000;
@@ -46,10 +40,7 @@ pub fn parse(text: &str) -> Result<Duration, ParseError> {
     while smallest.is_none() || at < text.len() {
         let rest = &text.as_bytes()[at..];
         let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
-        let letters = rest[digits..]
-            .iter()
-            .take_while(|b| b.is_ascii_alphabetic())
-            .count();
+        let letters = rest[digits..].iter().take_while(|b| b.is_ascii_alphabetic()).count();
         let end = at + digits + letters;
         let unit = text.get(at + digits..end).unwrap_or_default();
         let known = UNITS.iter().position(|(name, _)| *name == unit);
@@ -59,11 +50,9 @@ pub fn parse(text: &str) -> Result<Duration, ParseError> {
                 .with_hint("write a number and a unit: `500ms`, `30s`, `10m`, `1h` or `1d`"));
         };
         if smallest.is_some_and(|before| index <= before) {
-            return Err(
-                ParseError::new(format!("`{unit}` after {}", quote(&text[..at])))
-                    .at(at..end)
-                    .with_hint("write each unit once, from large to small: `1h30m`"),
-            );
+            return Err(ParseError::new(format!("`{unit}` after {}", quote(&text[..at])))
+                .at(at..end)
+                .with_hint("write each unit once, from large to small: `1h30m`"));
         }
         let number = text[at..at + digits].parse::<u64>().ok();
         total = number
@@ -71,9 +60,7 @@ pub fn parse(text: &str) -> Result<Duration, ParseError> {
             .and_then(|ms| total.checked_add(ms))
             .filter(|ms| *ms <= LONGEST_MS)
             .ok_or_else(|| {
-                ParseError::new("this interval is too long")
-                    .at(0..text.len())
-                    .with_hint("the longest is `36525d`")
+                ParseError::new("this interval is too long").at(0..text.len()).with_hint("the longest is `36525d`")
             })?;
         smallest = Some(index);
         at = end;

@@ -40,11 +40,7 @@ pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 }
 
 fn lower(word: &str) -> Option<Vec<char>> {
-    let chars: Vec<char> = word
-        .chars()
-        .take(LONGEST + 1)
-        .flat_map(char::to_lowercase)
-        .collect();
+    let chars: Vec<char> = word.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
     (!chars.is_empty() && chars.len() <= LONGEST).then_some(chars)
 }
 

@@ -88,10 +88,7 @@ fn meant(name: &str) -> Option<&'static str> {
     if let Some(zone) = names().find(same) {
         return Some(zone);
     }
-    if let Some((_, zone)) = ABBREVIATIONS
-        .iter()
-        .find(|(short, _)| short.eq_ignore_ascii_case(&word))
-    {
+    if let Some((_, zone)) = ABBREVIATIONS.iter().find(|(short, _)| short.eq_ignore_ascii_case(&word)) {
         return Some(zone);
     }
     if fixed_offset(name) {
@@ -99,9 +96,7 @@ fn meant(name: &str) -> Option<&'static str> {
     }
     // a city without its region: the name of the region comes first in a zone's name
     let city = |zone: &str| zone.rsplit('/').next().unwrap_or_default().to_owned();
-    if let Some(zone) =
-        names().find(|zone| zone.contains('/') && city(zone).eq_ignore_ascii_case(&word))
-    {
+    if let Some(zone) = names().find(|zone| zone.contains('/') && city(zone).eq_ignore_ascii_case(&word)) {
         return Some(zone);
     }
     suggest::closest(&word, names())
@@ -110,12 +105,8 @@ fn meant(name: &str) -> Option<&'static str> {
 /// `+02:00`, `UTC+2`, `GMT-5`: an offset, with or without a word before it.
 fn fixed_offset(name: &str) -> bool {
     let word = name.trim().to_ascii_uppercase();
-    let rest = word
-        .strip_prefix("UTC")
-        .or_else(|| word.strip_prefix("GMT"))
-        .unwrap_or(&word);
+    let rest = word.strip_prefix("UTC").or_else(|| word.strip_prefix("GMT")).unwrap_or(&word);
     rest.strip_prefix(['+', '-']).is_some_and(|digits| {
-        digits.starts_with(|c: char| c.is_ascii_digit())
-            && digits.chars().all(|c| c.is_ascii_digit() || c == ':')
+        digits.starts_with(|c: char| c.is_ascii_digit()) && digits.chars().all(|c| c.is_ascii_digit() || c == ':')
     })
 }

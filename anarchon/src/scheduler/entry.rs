@@ -50,7 +50,9 @@ fn local_default(in_kubernetes: bool) -> Result<AnyBackend, Error> {
         ));
     }
     let backend = AnyBackend::connect("sqlite:./anarchon.db")?;
-    notice("the store is the file ./anarchon.db, local to this machine; instances on other machines need ANARCHON_STORE");
+    notice(
+        "the store is the file ./anarchon.db, local to this machine; instances on other machines need ANARCHON_STORE",
+    );
     Ok(backend)
 }
 

@@ -45,11 +45,7 @@ pub(crate) struct Date {
 
 /// Days since the epoch, by counting years from 1 March so that the leap day comes last.
 pub(crate) fn days_from_date(date: Date) -> i64 {
-    let year = if date.month <= 2 {
-        date.year - 1
-    } else {
-        date.year
-    };
+    let year = if date.month <= 2 { date.year - 1 } else { date.year };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let month = (i64::from(date.month) + 9) % 12;
     let of_year = (153 * month + 2) / 5 + i64::from(date.day) - 1;
@@ -66,11 +62,7 @@ pub(crate) fn date_from_days(days: i64) -> Date {
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = era * 400 + year + i64::from(month <= 2);
     // both are small: 1-12 and 1-31
-    Date {
-        year,
-        month: month as u32,
-        day: day as u32,
-    }
+    Date { year, month: month as u32, day: day as u32 }
 }
 
 pub(crate) fn month_length(year: i64, month: u32) -> u32 {
@@ -135,17 +127,8 @@ impl Civil {
     /// Whether the line names any day at all.
     pub(super) fn is_possible(&self) -> bool {
         // every kind of year comes up in any 41 years
-        let year = self
-            .years
-            .as_ref()
-            .and_then(|years| years.first())
-            .map_or(2000, |year| i64::from(*year));
-        self.next_day(Date {
-            year,
-            month: 1,
-            day: 1,
-        })
-        .is_some()
+        let year = self.years.as_ref().and_then(|years| years.first()).map_or(2000, |year| i64::from(*year));
+        self.next_day(Date { year, month: 1, day: 1 }).is_some()
     }
 
     fn next_day(&self, from: Date) -> Option<Date> {
@@ -161,11 +144,7 @@ impl Civil {
                     day = 1;
                 }
                 if let Some(day) = at_least(self.month_days(year, found).into(), day) {
-                    return Some(Date {
-                        year,
-                        month: found,
-                        day,
-                    });
+                    return Some(Date { year, month: found, day });
                 }
                 (month, day) = (found + 1, 1);
             }
@@ -190,11 +169,7 @@ impl Civil {
                     day = 31;
                 }
                 if let Some(day) = at_most(self.month_days(year, found).into(), day) {
-                    return Some(Date {
-                        year,
-                        month: found,
-                        day,
-                    });
+                    return Some(Date { year, month: found, day });
                 }
                 (month, day) = (found - 1, 31);
             }
@@ -231,24 +206,13 @@ impl Civil {
     /// The days of one month that the line names.
     fn month_days(&self, year: i64, month: u32) -> u32 {
         let length = month_length(year, month);
-        let first = weekday(days_from_date(Date {
-            year,
-            month,
-            day: 1,
-        }));
+        let first = weekday(days_from_date(Date { year, month, day: 1 }));
         let whole = u32::MAX >> (31 - length) & !1;
         let by_date = self.days | self.special_days(length, first);
         // the week over and over, moved so that bit 0 is the weekday of the first
-        let weeks = (0..6).fold(0_u64, |weeks, n| {
-            weeks | u64::from(self.weekdays) << (7 * n)
-        });
+        let weeks = (0..6).fold(0_u64, |weeks, n| weeks | u64::from(self.weekdays) << (7 * n));
         let by_weekday = ((weeks >> first) << 1) as u32 | self.nth_days(length, first);
-        whole
-            & if self.both {
-                by_date & by_weekday
-            } else {
-                by_date | by_weekday
-            }
+        whole & if self.both { by_date & by_weekday } else { by_date | by_weekday }
     }
 
     fn special_days(&self, length: u32, first: u32) -> u32 {
@@ -286,11 +250,7 @@ impl Civil {
         for bit in bits(self.nth) {
             let (weekday, k) = (bit / 6, bit % 6 + 1);
             let one = 1 + (7 + weekday - first) % 7;
-            let day = if k == LAST {
-                one + (length - one) / 7 * 7
-            } else {
-                one + 7 * (k - 1)
-            };
+            let day = if k == LAST { one + (length - one) / 7 * 7 } else { one + 7 * (k - 1) };
             if day <= length {
                 days |= 1 << day;
             }
@@ -330,9 +290,7 @@ impl Civil {
                 return Some(h * 3600 + m * 60 + last_s);
             }
         }
-        let h = h
-            .checked_sub(1)
-            .and_then(|h| at_most(self.hours.into(), h))?;
+        let h = h.checked_sub(1).and_then(|h| at_most(self.hours.into(), h))?;
         Some(h * 3600 + last_m * 60 + last_s)
     }
 }

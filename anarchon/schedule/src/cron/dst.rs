@@ -63,11 +63,7 @@ pub(super) fn next(times: &Civil, zone: Tz, wild: bool, after: i64) -> Option<i6
                 return Some(change.at);
             }
             let repeats = change.before > change.after;
-            wall = if repeats && !wild {
-                change.old_wall()
-            } else {
-                change.new_wall()
-            } - 1;
+            wall = if repeats && !wild { change.old_wall() } else { change.new_wall() } - 1;
             (now, offset) = (change.at, change.after);
         } else if slot <= now + WINDOW {
             return Some(slot);
@@ -90,11 +86,7 @@ pub(super) fn latest(times: &Civil, zone: Tz, wild: bool, at: i64) -> Option<i64
     loop {
         let found = times.previous(wall);
         if let Some(change) = change_within(zone, now - WINDOW, now) {
-            let first = if wild {
-                change.new_wall()
-            } else {
-                change.new_wall().max(change.old_wall())
-            };
+            let first = if wild { change.new_wall() } else { change.new_wall().max(change.old_wall()) };
             if let Some(found) = found.filter(|found| *found >= first) {
                 return Some(found - offset);
             }
@@ -147,11 +139,7 @@ fn change_within(zone: Tz, from: i64, to: i64) -> Option<Change> {
             high = middle;
         }
     }
-    Some(Change {
-        at: high,
-        before,
-        after,
-    })
+    Some(Change { at: high, before, after })
 }
 
 /// What the zone's clock is ahead of UTC, in seconds.
@@ -159,9 +147,5 @@ fn offset_at(zone: Tz, instant: i64) -> i64 {
     // the calendar of chrono ends before an `i64` does, and the tables long before that
     const END: i64 = 8_000_000_000_000;
     let instant = DateTime::from_timestamp(instant.clamp(-END, END), 0).unwrap_or_default();
-    i64::from(
-        zone.offset_from_utc_datetime(&instant.naive_utc())
-            .fix()
-            .local_minus_utc(),
-    )
+    i64::from(zone.offset_from_utc_datetime(&instant.naive_utc()).fix().local_minus_utc())
 }

@@ -53,9 +53,7 @@ impl FromStr for Dialect {
             Some(name) => format!("did you mean `{name}`?"),
             None => "write `unix` or `quartz`".to_owned(),
         };
-        Err(ParseError::new(format!("unknown dialect {}", quote(text)))
-            .at(0..text.len())
-            .with_hint(hint))
+        Err(ParseError::new(format!("unknown dialect {}", quote(text))).at(0..text.len()).with_hint(hint))
     }
 }
 
@@ -120,13 +118,7 @@ impl Cron {
             Dialect::Unix => parse::line(expression)?,
             Dialect::Quartz => quartz::line(expression)?,
         };
-        Ok(Self {
-            times: line.times,
-            expression: line.text,
-            zone,
-            dialect,
-            wild: line.wild,
-        })
+        Ok(Self { times: line.times, expression: line.text, zone, dialect, wild: line.wild })
     }
 
     /// The line as it was written, with single spaces between the fields.
@@ -153,12 +145,7 @@ impl Cron {
     }
 
     pub(crate) fn identity(&self) -> String {
-        format!(
-            "cron {} {} {}",
-            self.dialect,
-            self.zone.name(),
-            self.expression
-        )
+        format!("cron {} {} {}", self.dialect, self.zone.name(), self.expression)
     }
 
     pub(crate) fn describe(&self) -> String {

@@ -27,19 +27,13 @@ impl<'a> Part<'a> {
     }
 
     fn slice(self, from: usize, to: usize) -> Part<'a> {
-        Part {
-            text: self.text.get(from..to).unwrap_or_default(),
-            start: self.start + from,
-        }
+        Part { text: self.text.get(from..to).unwrap_or_default(), start: self.start + from }
     }
 
     /// The parts before and after the first `separator`.
     fn split(self, separator: char) -> (Part<'a>, Option<Part<'a>>) {
         match self.text.find(separator) {
-            Some(at) => (
-                self.slice(0, at),
-                Some(self.slice(at + separator.len_utf8(), self.text.len())),
-            ),
+            Some(at) => (self.slice(0, at), Some(self.slice(at + separator.len_utf8(), self.text.len()))),
             None => (self, None),
         }
     }
@@ -63,44 +57,15 @@ struct Field {
     question: bool,
 }
 
-const MONTHS: [&str; 12] = [
-    "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
-];
+const MONTHS: [&str; 12] = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
-const SECOND: Field = Field {
-    one: "second",
-    many: "seconds",
-    range: "0-59",
-    min: 0,
-    max: 59,
-    top: 59,
-    names: &[],
-    question: false,
-};
-const MINUTE: Field = Field {
-    one: "minute",
-    many: "minutes",
-    ..SECOND
-};
-const HOUR: Field = Field {
-    one: "hour",
-    many: "hours",
-    range: "0-23",
-    max: 23,
-    top: 23,
-    ..SECOND
-};
-const DAY: Field = Field {
-    one: "day",
-    many: "days",
-    range: "1-31",
-    min: 1,
-    max: 31,
-    top: 31,
-    names: &[],
-    question: true,
-};
+const SECOND: Field =
+    Field { one: "second", many: "seconds", range: "0-59", min: 0, max: 59, top: 59, names: &[], question: false };
+const MINUTE: Field = Field { one: "minute", many: "minutes", ..SECOND };
+const HOUR: Field = Field { one: "hour", many: "hours", range: "0-23", max: 23, top: 23, ..SECOND };
+const DAY: Field =
+    Field { one: "day", many: "days", range: "1-31", min: 1, max: 31, top: 31, names: &[], question: true };
 const MONTH: Field = Field {
     one: "month",
     many: "months",
@@ -143,15 +108,8 @@ pub(super) fn fields(line: &str, most: usize) -> Result<Vec<Part<'_>>, ParseErro
     let mut fields = Vec::new();
     while at < whole.len() {
         let rest = &whole[at..];
-        let end = if fields.len() < most {
-            rest.find(blank).map_or(whole.len(), |n| at + n)
-        } else {
-            whole.len()
-        };
-        fields.push(Part {
-            text: &whole[at..end],
-            start: at,
-        });
+        let end = if fields.len() < most { rest.find(blank).map_or(whole.len(), |n| at + n) } else { whole.len() };
+        fields.push(Part { text: &whole[at..end], start: at });
         at = end + whole[end..].len() - whole[end..].trim_start_matches(blank).len();
     }
     if fields.is_empty() {
@@ -198,18 +156,12 @@ pub(super) fn line(input: &str) -> Result<Line, ParseError> {
     if !times.is_possible() {
         return Err(never(rest[2].start..rest[4].span().end));
     }
-    Ok(Line {
-        times,
-        text: joined(&fields),
-        wild,
-    })
+    Ok(Line { times, text: joined(&fields), wild })
 }
 
 /// A date that no calendar has.
 pub(super) fn never(span: Range<usize>) -> ParseError {
-    ParseError::new("this date never comes")
-        .at(span)
-        .with_hint("no month that is named has such a day")
+    ParseError::new("this date never comes").at(span).with_hint("no month that is named has such a day")
 }
 
 /// The fields with single spaces between them.
@@ -226,67 +178,40 @@ pub(super) fn shorthand(fields: &[Part<'_>]) -> Result<Line, ParseError> {
             .error("`@reboot` is not a time")
             .with_hint("run it when the program starts, before the scheduler does"));
     }
-    let Some((_, meaning)) = SHORTHANDS
-        .iter()
-        .find(|(short, _)| short.eq_ignore_ascii_case(name.text))
-    else {
+    let Some((_, meaning)) = SHORTHANDS.iter().find(|(short, _)| short.eq_ignore_ascii_case(name.text)) else {
         let hint = match suggest::closest(name.text, SHORTHANDS.map(|(short, _)| short)) {
             Some(short) => format!("did you mean `{short}`?"),
             None => "write `@hourly`, `@daily`, `@weekly`, `@monthly` or `@yearly`".to_owned(),
         };
-        return Err(name
-            .error(format!("unknown shorthand {}", quote(name.text)))
-            .with_hint(hint));
+        return Err(name.error(format!("unknown shorthand {}", quote(name.text))).with_hint(hint));
     };
     if let Some(more) = fields.get(1) {
         return Err(more.error(format!("nothing may follow {}", quote(name.text))));
     }
-    Ok(Line {
-        text: joined(fields),
-        ..line(meaning)?
-    })
+    Ok(Line { text: joined(fields), ..line(meaning)? })
 }
 
 fn wrong_count(input: &str, fields: &[Part<'_>], count: usize) -> ParseError {
-    const NAMES: &str =
-        "minute, hour, day of month, month, day of week; with 6 fields the second comes first";
-    if let Some(other) = input
-        .char_indices()
-        .find(|(_, c)| c.is_whitespace() && !c.is_ascii())
-    {
+    const NAMES: &str = "minute, hour, day of month, month, day of week; with 6 fields the second comes first";
+    if let Some(other) = input.char_indices().find(|(_, c)| c.is_whitespace() && !c.is_ascii()) {
         let span = other.0..other.0 + other.1.len_utf8();
-        return ParseError::new("a blank that is no space or tab")
-            .at(span)
-            .with_hint("separate the fields by spaces");
+        return ParseError::new("a blank that is no space or tab").at(span).with_hint("separate the fields by spaces");
     }
     let span = fields[0].start..fields[fields.len() - 1].span().end;
     if count < 5 {
-        let fields = if count == 1 {
-            "1 field".to_owned()
-        } else {
-            format!("{count} fields")
-        };
-        return ParseError::new(format!(
-            "a cron line has 5 or 6 fields, and this has {fields}"
-        ))
-        .at(span)
-        .with_hint(NAMES);
+        let fields = if count == 1 { "1 field".to_owned() } else { format!("{count} fields") };
+        return ParseError::new(format!("a cron line has 5 or 6 fields, and this has {fields}"))
+            .at(span)
+            .with_hint(NAMES);
     }
     let more = fields[6];
-    if !more.text.contains(blank)
-        && more
-            .text
-            .bytes()
-            .all(|b| b.is_ascii_digit() || b"*,-/".contains(&b))
-    {
+    if !more.text.contains(blank) && more.text.bytes().all(|b| b.is_ascii_digit() || b"*,-/".contains(&b)) {
         let message = "a cron line has 5 or 6 fields, and this has 7";
         return ParseError::new(message)
             .at(span)
             .with_hint("for a line with seconds and a year set the dialect `quartz`");
     }
-    ParseError::new("a cron line has 5 or 6 fields, and this has more")
-        .at(more.span())
-        .with_hint(NAMES)
+    ParseError::new("a cron line has 5 or 6 fields, and this has more").at(more.span()).with_hint(NAMES)
 }
 
 /// The values of a field that has none but plain items.
@@ -309,12 +234,10 @@ fn days(field: Part<'_>, times: &mut Civil) -> Result<(), ParseError> {
             }
             let before = match text.as_bytes().get(1) {
                 None => 0,
-                Some(b'-') => number(item.slice(2, text.len()))
-                    .filter(|n| *n <= 30)
-                    .ok_or_else(|| {
-                        item.error(format!("{} is not a day", quote(text)))
-                            .with_hint("days before the last are `L-1` to `L-30`")
-                    })?,
+                Some(b'-') => number(item.slice(2, text.len())).filter(|n| *n <= 30).ok_or_else(|| {
+                    item.error(format!("{} is not a day", quote(text)))
+                        .with_hint("days before the last are `L-1` to `L-30`")
+                })?,
                 Some(_) => return Err(unknown(item, item, &DAY)),
             };
             times.before_last |= 1 << before;
@@ -387,9 +310,7 @@ fn plain(item: Part<'_>, kind: &Field) -> Result<u64, ParseError> {
     } else if let (first, Some(last)) = base.split('-') {
         match (value(first, item, kind)?, value(last, item, kind)?) {
             // Sunday by its other number: at the start of a range it is the one before Monday, at the end the one after Saturday
-            (from, to) if from > kind.max => {
-                (from - count, if to > kind.max { to - count } else { to })
-            }
+            (from, to) if from > kind.max => (from - count, if to > kind.max { to - count } else { to }),
             ends => ends,
         }
     } else {
@@ -398,56 +319,37 @@ fn plain(item: Part<'_>, kind: &Field) -> Result<u64, ParseError> {
         (from, if step.is_some() { kind.max } else { from })
     };
     // a range over the end goes on from the start, and its steps count along
-    let length = if from <= to {
-        to - from
-    } else {
-        to + count - from
-    };
+    let length = if from <= to { to - from } else { to + count - from };
     let offsets = (0..=length).step_by(step.unwrap_or(1) as usize);
-    Ok(offsets.fold(0, |set, n| {
-        set | 1 << (kind.min + (from - kind.min + n) % count)
-    }))
+    Ok(offsets.fold(0, |set, n| set | 1 << (kind.min + (from - kind.min + n) % count)))
 }
 
 fn step(text: Part<'_>, item: Part<'_>, kind: &Field) -> Result<u32, ParseError> {
     let count = kind.max - kind.min + 1;
     let hint = format!("a step of {} is 1 to {count}", kind.many);
     if text.text.is_empty() {
-        return Err(item
-            .error(format!("{} has no step after the `/`", quote(item.text)))
-            .with_hint(hint));
+        return Err(item.error(format!("{} has no step after the `/`", quote(item.text))).with_hint(hint));
     }
     if !text.text.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(text
-            .error(format!("{} is not a step", quote(text.text)))
-            .with_hint(hint));
+        return Err(text.error(format!("{} is not a step", quote(text.text))).with_hint(hint));
     }
     number(text)
         .filter(|step| (1..=count).contains(step))
-        .ok_or_else(|| {
-            text.error(format!("step {} is out of range", short(text.text)))
-                .with_hint(hint)
-        })
+        .ok_or_else(|| text.error(format!("step {} is out of range", short(text.text))).with_hint(hint))
 }
 
 /// A number or a name, in the range of the field.
 fn value(text: Part<'_>, item: Part<'_>, kind: &Field) -> Result<u32, ParseError> {
-    if let Some(index) = kind
-        .names
-        .iter()
-        .position(|name| name.eq_ignore_ascii_case(text.text))
-    {
+    if let Some(index) = kind.names.iter().position(|name| name.eq_ignore_ascii_case(text.text)) {
         return Ok(kind.min + index as u32);
     }
     if text.text.is_empty() || !text.text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(unknown(text, item, kind));
     }
-    number(text)
-        .filter(|value| (kind.min..=kind.top).contains(value))
-        .ok_or_else(|| {
-            text.error(format!("{} {} is out of range", kind.one, short(text.text)))
-                .with_hint(format!("{} are {}", kind.many, kind.range))
-        })
+    number(text).filter(|value| (kind.min..=kind.top).contains(value)).ok_or_else(|| {
+        text.error(format!("{} {} is out of range", kind.one, short(text.text)))
+            .with_hint(format!("{} are {}", kind.many, kind.range))
+    })
 }
 
 fn unknown(text: Part<'_>, item: Part<'_>, kind: &Field) -> ParseError {
@@ -457,22 +359,12 @@ fn unknown(text: Part<'_>, item: Part<'_>, kind: &Field) -> ParseError {
         Some(name) => format!("did you mean `{name}`?"),
         None => format!("{} are {}", kind.many, kind.range),
     };
-    place
-        .error(format!(
-            "{} is not {article} {}",
-            quote(place.text),
-            kind.one
-        ))
-        .with_hint(hint)
+    place.error(format!("{} is not {article} {}", quote(place.text), kind.one)).with_hint(hint)
 }
 
 /// A number for a message: as it is when it is short.
 fn short(number: &str) -> String {
-    if number.len() <= 12 {
-        number.to_owned()
-    } else {
-        quote(number)
-    }
+    if number.len() <= 12 { number.to_owned() } else { quote(number) }
 }
 
 /// A number of nothing but ASCII digits; `None` when it is none or past any field's range.

@@ -15,23 +15,12 @@ use crate::error::{ParseError, quote};
 /// The `cron` crate builds a set for each item of a list. No line that a person wrote comes near this.
 const LONGEST: usize = 1_000;
 
-const NAMES: [&str; 7] = [
-    "second",
-    "minute",
-    "hour",
-    "day of month",
-    "month",
-    "day of week",
-    "year",
-];
+const NAMES: [&str; 7] = ["second", "minute", "hour", "day of month", "month", "day of week", "year"];
 
 /// Reads a whole line.
 pub(super) fn line(input: &str) -> Result<Line, ParseError> {
     if input.len() > LONGEST {
-        return Err(
-            ParseError::new(format!("a quartz line is no longer than {LONGEST} bytes"))
-                .at(0..input.len()),
-        );
+        return Err(ParseError::new(format!("a quartz line is no longer than {LONGEST} bytes")).at(0..input.len()));
     }
     let fields = fields(input, 7)?;
     // the shorthands mean the same in both dialects
@@ -51,11 +40,7 @@ pub(super) fn line(input: &str) -> Result<Line, ParseError> {
         } else {
             "second, minute, hour, day of month, month, day of week, and a year if need be"
         };
-        return Err(
-            ParseError::new(format!("a quartz line has 6 or 7 fields, and {many}"))
-                .at(span)
-                .with_hint(hint),
-        );
+        return Err(ParseError::new(format!("a quartz line has 6 or 7 fields, and {many}")).at(span).with_hint(hint));
     }
     let mut times = Civil {
         seconds: 0,
@@ -78,19 +63,14 @@ pub(super) fn line(input: &str) -> Result<Line, ParseError> {
     if !times.is_possible() {
         return Err(never(fields[3].start..span.end));
     }
-    Ok(Line {
-        times,
-        text: joined(&fields),
-        wild,
-    })
+    Ok(Line { times, text: joined(&fields), wild })
 }
 
 /// Reads one field, in a line whose other fields are stars: so no field can reach into the next, and the place of an error is known.
 fn read(index: usize, field: Part<'_>, times: &mut Civil) -> Result<(), ParseError> {
     let mut line = ["*"; 7];
     line[index] = field.text;
-    let schedule = Schedule::from_str(&line.join(" "))
-        .map_err(|_| refusal(index, field.text, field.span()))?;
+    let schedule = Schedule::from_str(&line.join(" ")).map_err(|_| refusal(index, field.text, field.span()))?;
     match index {
         0 => times.seconds = set(schedule.seconds()),
         1 => times.minutes = set(schedule.minutes()),
@@ -109,26 +89,19 @@ fn read(index: usize, field: Part<'_>, times: &mut Civil) -> Result<(), ParseErr
 }
 
 fn set(unit: &impl TimeUnitSpec) -> u64 {
-    unit.iter()
-        .fold(0, |set, value| set | 1_u64.checked_shl(value).unwrap_or(0))
+    unit.iter().fold(0, |set, value| set | 1_u64.checked_shl(value).unwrap_or(0))
 }
 
 fn refusal(index: usize, text: &str, span: Range<usize>) -> ParseError {
     let hint = match index {
         0 | 1 => "values are 0-59, with lists, ranges and steps",
         2 => "hours are 0-23, with lists, ranges and steps",
-        3 if text.contains(['L', 'W', 'l', 'w']) => {
-            "`L` and `W` are there in the dialect `unix` only"
-        }
+        3 if text.contains(['L', 'W', 'l', 'w']) => "`L` and `W` are there in the dialect `unix` only",
         3 => "days are 1-31, with lists, ranges and steps, or `?`",
         4 => "months are 1-12 or JAN-DEC, with lists, ranges and steps",
-        5 if text.contains('#') || text.ends_with(['L', 'l']) => {
-            "`#` and `L` are there in the dialect `unix` only"
-        }
+        5 if text.contains('#') || text.ends_with(['L', 'l']) => "`#` and `L` are there in the dialect `unix` only",
         5 => "weekdays are 1-7 (1 is Sunday) or SUN-SAT, with lists, ranges and steps, or `?`",
         _ => "years are 1970-2100, with lists, ranges and steps",
     };
-    ParseError::new(format!("{} is no {} field", quote(text), NAMES[index]))
-        .at(span)
-        .with_hint(hint)
+    ParseError::new(format!("{} is no {} field", quote(text), NAMES[index])).at(span).with_hint(hint)
 }

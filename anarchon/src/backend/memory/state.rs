@@ -76,9 +76,9 @@ impl JobState {
             return ClaimOutcome::Late(Lateness::Stale);
         }
         self.touched = self.touched.max(now);
-        self.schedules.entry(claim.identity.clone()).or_insert_with(|| Schedule {
+        self.schedules.entry(claim.identity.to_string()).or_insert_with(|| Schedule {
             floor: claim.floor,
-            fingerprint: claim.identity.clone(),
+            fingerprint: claim.identity.to_string(),
             instance: claim.instance.clone(),
             touched: now,
         });
@@ -101,7 +101,7 @@ impl JobState {
             skipped: self.skips.range(..=claim.slot).next_back().is_some_and(|(_, s)| s.last >= claim.slot),
             paused: self.paused.is_some(),
             trim_mark: self.trim_mark,
-            floor: self.schedules.get(&claim.identity).map(|s| s.floor),
+            floor: self.schedules.get(&*claim.identity).map(|s| s.floor),
             live: others().find(|run| run.live(now)),
             orphaned: others().find(|run| run.key.manual.is_none() && run.status == Status::Running && run.over(now)),
         }

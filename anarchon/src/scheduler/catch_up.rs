@@ -1,0 +1,190 @@
+//! Jobs come and go, and slots that nobody ran are looked for: at start, at `add()`, and after trouble or a jump.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::claim::Due;
+use super::clocks::Now;
+use super::engine::{Adding, Engine, JobState, REGISTER_AT_ONCE, Reply};
+use super::timer::JobId;
+use crate::clock::to_ms;
+use crate::error::{BackendError, Error, Result};
+use crate::event::Event;
+use crate::job::Job;
+use crate::run::{ClaimKind, Registered, Registration, Timed};
+use crate::slot::Slot;
+
+impl Engine {
+    pub(super) fn add(&mut self, job: Job, reply: oneshot::Sender<Result<()>>) {
+        let known = self.jobs.find(job.name.as_str()).and_then(|id| self.jobs.get(id)).map(|s| s.job.place);
+        let waiting = self.adding.iter().find(|a| a.job.name == job.name).map(|a| a.job.place);
+        if let Some(first) = known.or(waiting) {
+            let _ = reply.send(Err(Error::DuplicateJob { second: job.place, job: job.name, first }));
+            return;
+        }
+        self.adding.push_back(Adding { job: Box::new(job), reply: Some(reply) });
+        self.register_next();
+    }
+
+    /// Registers what waits: jobs that are added while a call is under way go together in the next.
+    fn register_next(&mut self) {
+        if self.registering || self.adding.is_empty() {
+            return;
+        }
+        self.registering = true;
+        let count = self.adding.len().min(REGISTER_AT_ONCE);
+        let jobs: Vec<Adding> = self.adding.drain(..count).collect();
+        let registrations: Vec<Registration> = jobs.iter().map(|adding| self.registration(&adding.job)).collect();
+        let (store, forget_after) = (Arc::clone(&self.store), self.settings.forget_after);
+        let sent = self.clock.boot();
+        let call = self.with_deadline(async move { store.register(&registrations, forget_after).await });
+        self.calls.push(Box::pin(async move { Reply::Registered { sent, jobs, answer: call.await } }));
+    }
+
+    pub(super) fn registered(
+        &mut self,
+        sent: Duration,
+        jobs: Vec<Adding>,
+        answer: Result<Timed<Vec<Registered>>, BackendError>,
+        now: Now,
+    ) {
+        self.registering = false;
+        match answer {
+            Ok(Timed { value, store_ms }) => {
+                self.store_said(store_ms, sent, now);
+                let mut ids = Vec::with_capacity(jobs.len());
+                for (adding, registered) in jobs.into_iter().zip(value) {
+                    let name = adding.job.name.clone();
+                    if let Some(before) = self.jobs.find(name.as_str()).and_then(|id| self.jobs.get(id)) {
+                        let first = before.job.place;
+                        let second = adding.job.place;
+                        reply(adding.reply, Err(Error::DuplicateJob { job: name, first, second }));
+                        continue;
+                    }
+                    ids.push(self.insert(*adding.job, registered, now));
+                    reply(adding.reply, Ok(()));
+                }
+                let names = ids.iter().filter_map(|id| self.jobs.get(*id)).map(|s| s.job.name.clone()).collect();
+                self.read_active(names);
+                self.catch_up(ids, now);
+            }
+            Err(error) => {
+                self.store_failed(&error, now);
+                for adding in jobs {
+                    reply(adding.reply, Err(error.to_shared().into()));
+                }
+            }
+        }
+        self.register_next();
+    }
+
+    pub(super) fn insert(&mut self, job: Job, registered: Registered, now: Now) -> JobId {
+        let store_now = self.store_ms(now);
+        let ours = job.schedule.fingerprint();
+        for (instance, theirs) in &registered.others {
+            self.mismatch(&job, &ours, theirs, instance);
+        }
+        // A claim-only store keeps no floor: what was due before this instance started is not this instance's.
+        let floor = if self.leases { registered.floor } else { store_now };
+        let next = job.schedule.next(store_now);
+        let state = JobState { floor, previous: None, handled: floor, next, skips: None, job: Arc::new(job) };
+        let id = self.jobs.insert(state);
+        if let Some(next) = next {
+            self.due.push(next, id);
+        }
+        id
+    }
+
+    fn mismatch(&mut self, job: &Job, ours: &str, theirs: &str, instance: &str) {
+        if self.mismatches.insert((job.name.clone(), theirs.to_owned())) {
+            tracing::warn!(
+                job = %job.name, ours, theirs, other_instance = instance,
+                "another instance computes other slots for this job; slots of both are run, shared ones once"
+            );
+            self.emit(Event::FingerprintMismatch {
+                job: job.name.clone(),
+                ours: ours.into(),
+                theirs: theirs.into(),
+                instance: instance.into(),
+            });
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> bool {
+        self.adding.retain(|adding| adding.job.name.as_str() != name);
+        let Some(state) = self.jobs.remove(name) else { return false };
+        self.watched.retain(|run, _| run.job != state.job.name);
+        true
+    }
+
+    /// After trouble, a freeze or a jump: what others have begun meanwhile is watched, what nobody ran is made up for.
+    pub(super) fn resync(&mut self, now: Now) {
+        if self.stopping.is_some() {
+            return;
+        }
+        self.read_active(Vec::new());
+        let ids = self.jobs.sorted_ids();
+        self.catch_up(ids, now);
+    }
+
+    /// The next slots by a time that has jumped.
+    pub(super) fn recompute_due(&mut self, now: Now) {
+        let store_now = self.store_ms(now);
+        for (slot, id) in self.due.take() {
+            let leases = self.leases;
+            let Some(state) = self.jobs.get_mut(id) else { continue };
+            // A claim-only store may have forgotten what was run before the clock was set back.
+            let after = if leases { store_now } else { store_now.max(state.handled) };
+            // What fell due just now is handled as usual.
+            let next = if slot <= store_now { Some(slot) } else { state.job.schedule.next(after) };
+            if next != state.next {
+                state.previous = None;
+            }
+            state.next = next;
+            if let Some(next) = next {
+                self.due.push(next, id);
+            }
+        }
+    }
+
+    /// Claims the latest slot of each job that was due and not handled, if it is young enough.
+    pub(super) fn catch_up(&mut self, ids: Vec<JobId>, now: Now) {
+        if !self.leases || self.stopping.is_some() {
+            return;
+        }
+        let store_now = self.store_ms(now);
+        let mut due = Vec::new();
+        for id in ids {
+            let Some(state) = self.jobs.get_mut(id) else { continue };
+            let Some(latest) = state.job.schedule.latest(store_now) else { continue };
+            // What the timer has not come to yet is not missed.
+            let pending = state.next.is_some_and(|next| next <= latest);
+            if latest <= state.floor || latest <= state.handled || pending {
+                continue;
+            }
+            let gap = state.job.schedule.gap_after(latest);
+            let limit = state.job.max_late.max(state.job.catch_up(gap));
+            if store_now.saturating_sub(latest) <= to_ms(limit) {
+                state.handled = latest;
+                let slot = Slot::from_ms(latest);
+                due.push(Due {
+                    job: id,
+                    slot,
+                    kind: ClaimKind::CatchUp,
+                    limit,
+                    jitter: state.job.jitter(gap),
+                    previous: None,
+                });
+            }
+        }
+        self.schedule(due, now);
+    }
+}
+
+fn reply(to: Option<oneshot::Sender<Result<()>>>, answer: Result<()>) {
+    if let Some(to) = to {
+        let _ = to.send(answer);
+    }
+}

@@ -1,0 +1,520 @@
+//! From a due slot to the store's answer: groups with one wait each, batches, and claims that are repeated with the
+//! same token until they are answered or too late.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clocks::Now;
+use super::engine::{Answers, COALESCE_AFTER, Engine, Input, Reply};
+use super::timer::{JobId, Timer};
+use crate::clock::{from_ms, to_ms};
+use crate::error::{BackendError, BackendErrorKind};
+use crate::event::Event;
+use crate::job::Job;
+use crate::lease::later;
+use crate::run::{ClaimKind, ClaimOutcome, Lateness, Release, ReleaseOutcome, RunClaim, RunKey, SkipReason, Timed};
+use crate::slot::{JobName, Slot, Token};
+
+/// Claims that go in one call at most.
+const BATCH: usize = 64;
+/// Into how many groups the due jobs of one instance are split, so that one instance does not win everything.
+const GROUPS: usize = 4;
+/// Claim calls under way at once.
+const CALLS: usize = 2;
+/// A claim packet may come this much later than its call's deadline before the store refuses it.
+const PACKET_LIFE: Duration = Duration::from_secs(1);
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+const LONGEST_RETRY: Duration = Duration::from_secs(2);
+
+/// A slot to be claimed.
+#[derive(Clone, Debug)]
+pub(super) struct Due {
+    pub(super) job: JobId,
+    pub(super) slot: Slot,
+    pub(super) kind: ClaimKind,
+    pub(super) limit: Duration,
+    pub(super) jitter: Duration,
+    pub(super) previous: Option<Slot>,
+}
+
+/// Due jobs that wait together: out their jitter, and for a sign that the user's runtime is alive.
+pub(super) struct Group {
+    tick: u64,
+    due: Vec<Due>,
+    waited: bool,
+    probed: bool,
+}
+
+/// One claim from its first sending to its end.
+pub(super) struct Claim {
+    pub(super) job: Arc<Job>,
+    pub(super) due: Due,
+    pub(super) token: Token,
+    tries: u32,
+    /// The store time until which the copy under way may be taken up.
+    valid_until: i64,
+    /// The store time until which a copy that was never answered may be taken up.
+    unanswered_until: Option<i64>,
+    /// Sent alone, since a batch with it failed.
+    alone: bool,
+    /// Under way.
+    sent: bool,
+    /// A takeover is given up at this time since boot.
+    give_up: Option<Duration>,
+}
+
+#[derive(Default)]
+pub(super) struct Claims {
+    all: HashMap<u64, Claim>,
+    queue: VecDeque<u64>,
+    under_way: usize,
+}
+
+impl Claims {
+    pub(super) fn again(&mut self, id: u64) {
+        if self.all.contains_key(&id) {
+            self.queue.push_back(id);
+        }
+    }
+
+    pub(super) fn under_way(&self) -> bool {
+        self.under_way > 0
+    }
+
+    /// Takes all that is not under way.
+    pub(super) fn take_unsent(&mut self) -> Vec<Claim> {
+        let ids: Vec<u64> = self.all.iter().filter(|(_, claim)| !claim.sent).map(|(id, _)| *id).collect();
+        self.queue.clear();
+        ids.into_iter().filter_map(|id| self.all.remove(&id)).collect()
+    }
+}
+
+/// A token that an unanswered claim may have won, or may yet win: it is returned until that is answered.
+#[derive(Clone, Debug)]
+pub(super) struct OwedReturn {
+    run: RunKey,
+    /// No copy of the claim can be taken up after this store time.
+    until: i64,
+    /// A lease that it won is over by this time since boot.
+    give_up: Duration,
+    under_way: bool,
+}
+
+impl Engine {
+    /// Takes what is due from the heap and sets each job's next slot.
+    pub(super) fn due_slots(&mut self, now: Now) {
+        let store_now = self.store_ms(now);
+        let mut due = Vec::new();
+        while let Some((slot, id)) = self.due.pop(store_now) {
+            let leases = self.leases;
+            let Some(state) = self.jobs.get_mut(id) else { continue };
+            let job = Arc::clone(&state.job);
+            let mut slot = slot;
+            let mut kind = ClaimKind::Scheduled;
+            let mut missed = None;
+            if from_ms(store_now.saturating_sub(slot)) > COALESCE_AFTER {
+                // By calculation, however many slots lie between.
+                let latest = job.schedule.latest(store_now).unwrap_or(slot);
+                if latest > slot {
+                    missed = job.previous(Slot::from_ms(latest));
+                    slot = latest;
+                    state.previous = missed;
+                }
+                kind = ClaimKind::CatchUp;
+            }
+            let next = job.schedule.next(slot);
+            let gap = next.map(|next| from_ms(next.saturating_sub(slot)));
+            let slot = Slot::from_ms(slot);
+            let previous = if leases { state.previous.or_else(|| job.previous(slot)) } else { None };
+            state.previous = Some(slot);
+            state.next = next;
+            state.handled = state.handled.max(slot.ms());
+            if let Some(next) = next {
+                self.due.push(next, id);
+            }
+            let limit = match kind {
+                ClaimKind::CatchUp if leases => job.max_late.max(job.catch_up(gap)),
+                _ => job.max_late,
+            };
+            if let Some(slot) = missed {
+                self.emit(Event::Missed { job: job.name.clone(), slot });
+            }
+            due.push(Due { job: id, slot, kind, limit, jitter: job.jitter(gap), previous });
+        }
+        self.schedule(due, now);
+    }
+
+    /// Splits due jobs into groups by the length of their jitter, and lets each group wait.
+    pub(super) fn schedule(&mut self, mut due: Vec<Due>, now: Now) {
+        if due.is_empty() {
+            return;
+        }
+        let tick = self.id();
+        let inputs = self.inputs.clone();
+        self.handlers.spawn(async move {
+            let _ = inputs.send(Input::Probe(tick));
+        });
+        self.random.shuffle(&mut due);
+        due.sort_by_key(|due| due.jitter);
+        let mut rest = due.as_slice();
+        while let Some(first) = rest.first() {
+            let jitter = first.jitter;
+            let (same, others) = rest.split_at(rest.partition_point(|due| due.jitter == jitter));
+            let groups = if jitter.is_zero() { 1 } else { GROUPS };
+            for due in same.chunks(same.len().div_ceil(groups)) {
+                let id = self.id();
+                let wait = self.random.wait(jitter);
+                self.groups.insert(id, Group { tick, due: due.to_vec(), waited: false, probed: false });
+                self.timers.set(now.boot + wait, Timer::Group(id));
+            }
+            rest = others;
+        }
+    }
+
+    pub(super) fn group_waited(&mut self, id: u64) {
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.waited = true;
+            self.group_ready(id);
+        }
+    }
+
+    /// The user's runtime is alive: an instance that could not start a run must not win it.
+    pub(super) fn probed(&mut self, tick: u64) {
+        let mut ids: Vec<u64> = self.groups.iter().filter(|(_, g)| g.tick == tick).map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        for id in ids {
+            if let Some(group) = self.groups.get_mut(&id) {
+                group.probed = true;
+            }
+            self.group_ready(id);
+        }
+    }
+
+    fn group_ready(&mut self, id: u64) {
+        if !self.groups.get(&id).is_some_and(|group| group.waited && group.probed) || self.stopping.is_some() {
+            return;
+        }
+        let Some(group) = self.groups.remove(&id) else { return };
+        let give_up = self.clock.boot() + self.settings.lease;
+        for due in group.due {
+            let Some(state) = self.jobs.get(due.job) else { continue };
+            let job = Arc::clone(&state.job);
+            let (id, token) = (self.id(), self.random.token());
+            let give_up = (due.kind == ClaimKind::Takeover).then_some(give_up);
+            let claim = Claim {
+                job,
+                due,
+                token,
+                tries: 0,
+                valid_until: i64::MAX,
+                unanswered_until: None,
+                alone: false,
+                sent: false,
+                give_up,
+            };
+            self.claims.all.insert(id, claim);
+            self.claims.queue.push_back(id);
+        }
+    }
+
+    /// Sends what waits to be sent, as far as calls are free.
+    pub(super) fn send_claims(&mut self, now: Now) {
+        while self.claims.under_way < CALLS && !self.claims.queue.is_empty() {
+            let batch = self.next_batch();
+            if batch.is_empty() {
+                continue;
+            }
+            let store_now = self.store_ms(now);
+            let valid_until = later(store_now, self.settings.call_deadline() + PACKET_LIFE);
+            let mut requests = Vec::with_capacity(batch.len());
+            let mut ids = Vec::with_capacity(batch.len());
+            for id in batch {
+                let Some(claim) = self.claims.all.get(&id) else { continue };
+                let Some(floor) = self.jobs.get(claim.due.job).map(|state| state.floor) else {
+                    self.drop_claim(id, now);
+                    continue;
+                };
+                if let Some(claim) = self.claims.all.get_mut(&id) {
+                    claim.tries += 1;
+                    claim.sent = true;
+                    claim.valid_until = valid_until;
+                    let mut request =
+                        RunClaim::new(claim.job.name.clone(), claim.due.slot, claim.token, self.instance.clone());
+                    request.kind = claim.due.kind;
+                    request.identity = Arc::clone(&claim.job.identity);
+                    request.floor = floor;
+                    request.previous = claim.due.previous;
+                    request.limit = claim.due.limit;
+                    request.lease = self.settings.lease;
+                    request.overlap = claim.job.overlap;
+                    request.max_attempts = claim.job.max_attempts;
+                    request.retry_failed = claim.job.retry_failed;
+                    request.takeover_within = claim.job.takeover_within();
+                    request.valid_until = valid_until;
+                    request.retention = claim.job.retention;
+                    requests.push(request);
+                    ids.push(id);
+                }
+            }
+            if ids.is_empty() {
+                continue;
+            }
+            self.claims.under_way += 1;
+            let (store, sent) = (Arc::clone(&self.store), now.boot);
+            let call = self.many_with_deadline(ids.len(), async move { store.claim_many(&requests).await });
+            self.calls.push(Box::pin(async move { Reply::Claims { ids, sent, answers: call.await } }));
+        }
+    }
+
+    /// A claim whose job was removed: if a copy may have won, it is returned.
+    fn drop_claim(&mut self, id: u64, now: Now) {
+        if let Some(claim) = self.claims.all.remove(&id) {
+            let key = RunKey::scheduled(claim.job.name.clone(), claim.due.slot);
+            self.owe_return(key, claim.token, claim.unanswered_until, now);
+        }
+    }
+
+    /// At most 64 claims, each of another job, sorted by name; or one that must go alone.
+    fn next_batch(&mut self) -> Vec<u64> {
+        let mut batch: Vec<(JobName, u64)> = Vec::new();
+        let mut jobs: HashSet<JobName> = HashSet::new();
+        let mut later = Vec::new();
+        while let Some(id) = self.claims.queue.pop_front() {
+            let Some(claim) = self.claims.all.get(&id) else { continue };
+            if claim.alone && !batch.is_empty() {
+                later.push(id);
+                break;
+            }
+            if !jobs.insert(claim.job.name.clone()) {
+                later.push(id);
+                continue;
+            }
+            batch.push((claim.job.name.clone(), id));
+            if claim.alone || batch.len() == BATCH {
+                break;
+            }
+        }
+        later.into_iter().rev().for_each(|id| self.claims.queue.push_front(id));
+        batch.sort_unstable();
+        batch.into_iter().map(|(_, id)| id).collect()
+    }
+
+    pub(super) fn claims_answered(&mut self, ids: Vec<u64>, sent: Duration, answers: Answers<ClaimOutcome>, now: Now) {
+        self.claims.under_way = self.claims.under_way.saturating_sub(1);
+        let together = ids.len() > 1;
+        let clock = answers.iter().flatten().next().map(|timed| timed.store_ms);
+        if let Some(store_ms) = clock {
+            self.store_said(store_ms, sent, now);
+        }
+        for (id, answer) in ids.into_iter().zip(answers) {
+            match answer {
+                Ok(Timed { value, .. }) => self.claim_answered(id, value, sent, now),
+                Err(error) => self.claim_failed(id, &error, together, now),
+            }
+        }
+    }
+
+    fn claim_answered(&mut self, id: u64, outcome: ClaimOutcome, sent: Duration, now: Now) {
+        let Some(mut claim) = self.claims.all.remove(&id) else { return };
+        claim.sent = false;
+        // This copy is answered; an earlier one that was not can only win where this answer leaves the slot open.
+        let earlier = claim.unanswered_until;
+        let key = RunKey::scheduled(claim.job.name.clone(), claim.due.slot);
+        let takeover = claim.due.kind == ClaimKind::Takeover;
+        match outcome {
+            ClaimOutcome::Won { attempt, fence, reason, max_attempts } => {
+                self.won(claim, key, super::runner::Win { attempt, fence, reason, max_attempts }, sent, now);
+                return;
+            }
+            ClaimOutcome::Early { wait } => {
+                let wait = wait.min(Duration::from_secs(30)) + Duration::from_millis(1);
+                self.claims.all.insert(id, claim);
+                self.timers.set(now.boot + wait, Timer::Claim(id));
+                return;
+            }
+            ClaimOutcome::Running { left } => {
+                let backup = self.watch_run(key.clone(), left, now);
+                self.emit(Event::LostRace { run: key, backup });
+                return;
+            }
+            ClaimOutcome::Done { .. } | ClaimOutcome::Gone => {
+                self.watched.remove(&key);
+                if !takeover {
+                    self.emit(Event::LostRace { run: key, backup: false });
+                }
+                return;
+            }
+            ClaimOutcome::Paused { recorded } => {
+                if recorded {
+                    self.skipped(&claim, SkipReason::Paused, None, now);
+                } else if takeover {
+                    self.look_again(&key, now);
+                }
+            }
+            ClaimOutcome::Overlap { blocker, left, recorded } => {
+                self.watch_run(blocker.clone(), left, now);
+                if recorded {
+                    self.skipped(&claim, SkipReason::Overlap, Some(blocker), now);
+                } else if takeover {
+                    self.look_again(&key, now);
+                } else if self.still_latest(&claim, now) {
+                    // A catch-up waits for the run that stands in its way.
+                    let wait = left.min(self.settings.watch).max(Duration::from_millis(100));
+                    self.claims.all.insert(id, claim);
+                    self.timers.set(now.boot + wait, Timer::Claim(id));
+                    return;
+                }
+            }
+            ClaimOutcome::Late(Lateness::Stale) if self.in_time(&claim, now) => {
+                self.claims.all.insert(id, claim);
+                self.timers.set(now.boot + FIRST_RETRY, Timer::Claim(id));
+                return;
+            }
+            ClaimOutcome::Late(Lateness::Floor | Lateness::Stale) => {}
+            ClaimOutcome::Late(_) => self.missed(&claim),
+        }
+        self.owe_return(key, claim.token, earlier, now);
+    }
+
+    fn skipped(&mut self, claim: &Claim, reason: SkipReason, blocker: Option<RunKey>, now: Now) {
+        let (job, slot) = (claim.job.name.clone(), claim.due.slot);
+        self.trim_later(&job, now);
+        self.emit(Event::Skipped { job, slot, reason, blocker: blocker.clone() });
+        let Some(blocker) = blocker else { return };
+        let Some(state) = self.jobs.get_mut(claim.due.job) else { return };
+        let count = match &state.skips {
+            Some((run, count)) if *run == blocker => count + 1,
+            _ => 1,
+        };
+        state.skips = Some((blocker.clone(), count));
+        if count == 3 && claim.job.timeout.is_none() {
+            let age = from_ms(self.store_ms(now).saturating_sub(blocker.slot.ms()));
+            tracing::warn!(run = %blocker, ?age, "this run makes slot after slot skip, and its job has no `timeout`");
+            self.emit(Event::LongRun { run: blocker, age });
+        }
+    }
+
+    fn missed(&mut self, claim: &Claim) {
+        let (job, slot) = (claim.job.name.clone(), claim.due.slot);
+        tracing::warn!(%job, %slot, "missed: not run by this instance, and too late now");
+        self.emit(Event::Missed { job, slot });
+    }
+
+    fn in_time(&self, claim: &Claim, now: Now) -> bool {
+        match claim.give_up {
+            Some(at) => now.boot < at,
+            None => self.store_ms(now).saturating_sub(claim.due.slot.ms()) <= to_ms(claim.due.limit),
+        }
+    }
+
+    fn still_latest(&self, claim: &Claim, now: Now) -> bool {
+        let newer = claim.job.schedule.next(claim.due.slot.ms()).is_some_and(|next| next <= self.store_ms(now));
+        !newer && self.in_time(claim, now)
+    }
+
+    /// Repeats a failed claim with the same token, or gives it up.
+    fn claim_failed(&mut self, id: u64, error: &BackendError, together: bool, now: Now) {
+        self.store_failed(error, now);
+        let Some(mut claim) = self.claims.all.remove(&id) else { return };
+        claim.sent = false;
+        if error.kind() == BackendErrorKind::Unknown {
+            claim.unanswered_until = Some(claim.valid_until);
+        }
+        if self.stopping.is_none() && self.jobs.get(claim.due.job).is_some() && self.in_time(&claim, now) {
+            let wait = FIRST_RETRY.saturating_mul(1 << claim.tries.min(6)).min(LONGEST_RETRY) / 2;
+            claim.alone = together;
+            let wait = wait + self.random.wait(wait);
+            self.timers.set(now.boot + wait, Timer::Claim(id));
+            self.claims.all.insert(id, claim);
+            return;
+        }
+        let key = RunKey::scheduled(claim.job.name.clone(), claim.due.slot);
+        if claim.due.kind == ClaimKind::Takeover {
+            self.look_again(&key, now);
+        } else {
+            // Once the store answers again, it may still be caught up with.
+            if let Some(state) = self.jobs.get_mut(claim.due.job) {
+                state.handled = state.handled.min(claim.due.slot.ms().saturating_sub(1));
+            }
+            if claim.unanswered_until.is_some() {
+                tracing::warn!(job = %claim.job.name, slot = %claim.due.slot, "unclear: a claim was never answered");
+                self.emit(Event::Unclear { job: claim.job.name.clone(), slot: claim.due.slot });
+            } else {
+                self.missed(&claim);
+            }
+        }
+        self.owe_return(key, claim.token, claim.unanswered_until, now);
+    }
+
+    /// Notes that a copy of this token's claim may win although nobody waits for it.
+    pub(super) fn owe_return(&mut self, run: RunKey, token: Token, until: Option<i64>, now: Now) {
+        let Some(until) = until.filter(|_| self.leases) else { return };
+        let give_up = now.boot + self.settings.call_deadline() + PACKET_LIFE + self.settings.lease;
+        self.owed.insert(token, OwedReturn { run, until, give_up, under_way: false });
+        self.timers.set(now.boot, Timer::Return);
+    }
+
+    /// A won claim that is not to be started.
+    pub(super) fn return_unstarted(&mut self, run: RunKey, token: Token, now: Now) {
+        self.emit(Event::Returned { run: run.clone() });
+        self.owe_return(run, token, Some(i64::MIN), now);
+    }
+
+    pub(super) fn send_returns(&mut self, now: Now) {
+        self.owed.retain(|_, owed| owed.under_way || now.boot < owed.give_up);
+        let waiting = self.owed.iter_mut().filter(|(_, owed)| !owed.under_way).take(BATCH);
+        let mut releases = Vec::new();
+        for (token, owed) in waiting {
+            owed.under_way = true;
+            releases.push(Release::unstarted(owed.run.clone(), *token));
+        }
+        if releases.is_empty() {
+            return;
+        }
+        let tokens: Vec<Token> = releases.iter().map(|release| release.token).collect();
+        let (store, sent) = (Arc::clone(&self.store), now.boot);
+        let call = self.many_with_deadline(tokens.len(), async move { store.release_many(&releases).await });
+        self.calls.push(Box::pin(async move { Reply::Returns { tokens, sent, answers: call.await } }));
+    }
+
+    pub(super) fn returns_answered(
+        &mut self,
+        tokens: Vec<Token>,
+        sent: Duration,
+        answers: Answers<ReleaseOutcome>,
+        now: Now,
+    ) {
+        for (token, answer) in tokens.into_iter().zip(answers) {
+            let store_ms = match &answer {
+                Ok(timed) => {
+                    self.store_said(timed.store_ms, sent, now);
+                    Some(timed.store_ms.unwrap_or_else(|| self.store_ms(now)))
+                }
+                Err(error) => {
+                    self.store_failed(error, now);
+                    None
+                }
+            };
+            let Some(owed) = self.owed.get_mut(&token) else { continue };
+            owed.under_way = false;
+            let released = matches!(&answer, Ok(Timed { value: ReleaseOutcome::Released, .. }));
+            if released || store_ms.is_some_and(|ms| ms > owed.until) || self.stopping.is_some() {
+                self.owed.remove(&token);
+            } else {
+                self.timers.set(now.boot + Duration::from_millis(250), Timer::Return);
+            }
+        }
+        if !self.owed.is_empty() {
+            self.timers.set(now.boot + Duration::from_millis(250), Timer::Return);
+        }
+    }
+}
+
+impl Claim {
+    /// What is owed if this claim is dropped: a copy of it that was never answered may have won.
+    pub(super) fn owed(&self) -> Option<(RunKey, Token, i64)> {
+        let run = RunKey::scheduled(self.job.name.clone(), self.due.slot);
+        self.unanswered_until.map(|until| (run, self.token, until))
+    }
+}

@@ -1,0 +1,48 @@
+//! Feeds the engine: waits for whatever comes first of a due time, an answer of the store, and a word from outside.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use tokio::sync::mpsc;
+
+use super::engine::{Engine, Input};
+use super::stop::Stopped;
+
+/// Inputs that are taken in before timers are looked at again.
+const INPUTS_AT_ONCE: usize = 256;
+
+/// Runs the engine until it has stopped.
+pub(super) async fn drive(mut engine: Engine, mut inputs: mpsc::UnboundedReceiver<Input>) -> Stopped {
+    let clock = Arc::clone(&engine.clock);
+    let mut wake = Duration::ZERO;
+    let mut sleep = clock.sleep_until(wake);
+    loop {
+        engine.advance();
+        if let Some(stopped) = engine.stopped(engine.now()) {
+            engine.store.close().await;
+            return stopped;
+        }
+        let next = engine.next_wake();
+        if next != wake {
+            wake = next;
+            sleep = clock.sleep_until(wake);
+        }
+        tokio::select! {
+            biased;
+            Some(reply) = engine.calls.next(), if !engine.calls.is_empty() => engine.reply(reply),
+            input = inputs.recv() => {
+                if let Some(input) = input {
+                    engine.input(input);
+                }
+                for _ in 1..INPUTS_AT_ONCE {
+                    match inputs.try_recv() {
+                        Ok(input) => engine.input(input),
+                        Err(_) => break,
+                    }
+                }
+            }
+            () = &mut sleep => wake = Duration::ZERO,
+        }
+    }
+}

@@ -1,0 +1,637 @@
+//! The engine: all that one instance knows, and what it does next. It never waits: the [`driver`](super::driver) feeds
+//! it time, answers of the store and ends of handlers, and it starts store calls and handlers.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::runtime::Handle as RuntimeHandle;
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+use super::JobInfo;
+use super::backup::{Watched, Watching};
+use super::claim::{Claims, Group, OwedReturn};
+use super::clocks::{Now, StoreClock};
+use super::finish::Finishing;
+use super::manual::{ManualRun, PendingManual};
+use super::random::Random;
+use super::runner::{Ended, Run};
+use super::settings::Settings;
+use super::stop::Stopping;
+use super::timer::{DueSlots, JobId, Timer, Timers};
+use crate::backend::DynStore;
+use crate::clock::Clock;
+use crate::error::{BackendError, BackendErrorKind, Error, Result};
+use crate::event::Event;
+use crate::extract::StateMap;
+use crate::job::Job;
+use crate::run::{
+    ActiveRun, BeatOutcome, ClaimOutcome, FinishOutcome, ManualOutcome, Pause, Record, Registered, Registration,
+    ReleaseOutcome, RunKey, Timed, Trim,
+};
+use crate::slot::{InstanceId, JobName, Slot, Token};
+
+/// A wake-up that comes later than this after its time means that the process was frozen.
+const FROZEN: Duration = Duration::from_secs(1);
+/// A slot that is this late and has a later one due behind it was missed together with others.
+pub(super) const COALESCE_AFTER: Duration = Duration::from_secs(5);
+/// No sleep is longer: the clocks are read anew at least this often.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+const TRIM_EVERY: Duration = Duration::from_secs(30);
+const TOUCH_EVERY: Duration = Duration::from_secs(86_400);
+const CLOCK_EVERY: Duration = Duration::from_secs(30);
+/// Registrations that one call carries at most.
+pub(super) const REGISTER_AT_ONCE: usize = 500;
+
+/// What reaches the engine from other threads.
+pub(super) enum Input {
+    Command(Command),
+    /// The user's runtime has run a task for this tick.
+    Probe(u64),
+    /// A handler has ended, and all its blocking work.
+    Ended(u64, Ended),
+}
+
+/// What users ask of a running scheduler.
+pub(super) enum Command {
+    Add { job: Box<Job>, reply: oneshot::Sender<Result<()>> },
+    Remove { job: String, reply: oneshot::Sender<bool> },
+    Jobs { reply: oneshot::Sender<Vec<JobInfo>> },
+    RunNow { job: String, exclusive: bool, reply: oneshot::Sender<Result<ManualRun>> },
+    History { job: JobName, limit: u32, reply: oneshot::Sender<Result<Vec<Record>>> },
+    Active { job: JobName, reply: oneshot::Sender<Result<Vec<ActiveRun>>> },
+    SetPaused { job: JobName, pause: Option<Pause>, reply: oneshot::Sender<Result<()>> },
+    Paused { job: JobName, reply: oneshot::Sender<Result<Option<Pause>>> },
+    Stop,
+}
+
+pub(super) type Answers<T> = Vec<Result<Timed<T>, BackendError>>;
+
+/// What a finished store call brings.
+pub(super) enum Reply {
+    Claims {
+        ids: Vec<u64>,
+        sent: Duration,
+        answers: Answers<ClaimOutcome>,
+    },
+    Beats {
+        runs: Vec<(u64, Token)>,
+        sent: Duration,
+        answers: Answers<BeatOutcome>,
+    },
+    Finishes {
+        runs: Vec<u64>,
+        sent: Duration,
+        answers: Answers<FinishOutcome>,
+    },
+    Releases {
+        runs: Vec<u64>,
+        sent: Duration,
+        answers: Answers<ReleaseOutcome>,
+    },
+    Returns {
+        tokens: Vec<Token>,
+        sent: Duration,
+        answers: Answers<ReleaseOutcome>,
+    },
+    Active {
+        asked: Vec<JobName>,
+        sent: Duration,
+        answer: Result<Timed<Vec<ActiveRun>>, BackendError>,
+    },
+    Registered {
+        sent: Duration,
+        jobs: Vec<Adding>,
+        answer: Result<Timed<Vec<Registered>>, BackendError>,
+    },
+    Touched {
+        answer: Result<(), BackendError>,
+    },
+    Manual {
+        id: u64,
+        sent: Duration,
+        answer: Result<Timed<ManualOutcome>, BackendError>,
+    },
+    Clock {
+        sent: Duration,
+        answer: Result<Option<i64>, BackendError>,
+    },
+    Trimmed {
+        answer: Result<(), BackendError>,
+    },
+    /// A user's question was answered past the engine.
+    Asked,
+}
+
+/// A job that waits to be registered.
+pub(super) struct Adding {
+    pub(super) job: Box<Job>,
+    pub(super) reply: Option<oneshot::Sender<Result<()>>>,
+}
+
+/// One job of this instance.
+pub(super) struct JobState {
+    pub(super) job: Arc<Job>,
+    /// The store time at which its schedule identity was first registered.
+    pub(super) floor: i64,
+    /// The slot before the next one, if it is known.
+    pub(super) previous: Option<Slot>,
+    /// The latest slot that this instance has handled.
+    pub(super) handled: i64,
+    /// The next slot in the heap.
+    pub(super) next: Option<i64>,
+    /// Slots in a row that one run made skip.
+    pub(super) skips: Option<(RunKey, u32)>,
+}
+
+#[derive(Default)]
+pub(super) struct Jobs {
+    places: Vec<(u32, Option<JobState>)>,
+    free: Vec<u32>,
+    by_name: HashMap<JobName, JobId>,
+}
+
+impl Jobs {
+    pub(super) fn insert(&mut self, state: JobState) -> JobId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push((0, None));
+            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
+        });
+        let name = state.job.name.clone();
+        let place = &mut self.places[index as usize];
+        place.1 = Some(state);
+        let id = JobId { index, generation: place.0 };
+        self.by_name.insert(name, id);
+        id
+    }
+
+    pub(super) fn get(&self, id: JobId) -> Option<&JobState> {
+        self.places.get(id.index as usize).filter(|place| place.0 == id.generation)?.1.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut JobState> {
+        self.places.get_mut(id.index as usize).filter(|place| place.0 == id.generation)?.1.as_mut()
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<JobId> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> Option<JobState> {
+        let id = self.by_name.remove(name)?;
+        let place = self.places.get_mut(id.index as usize)?;
+        place.0 = place.0.wrapping_add(1);
+        self.free.push(id.index);
+        place.1.take()
+    }
+
+    /// Every job, in the order of their names: hash order would make two runs of one seed differ.
+    pub(super) fn sorted_ids(&self) -> Vec<JobId> {
+        let mut named: Vec<(&JobName, JobId)> = self.by_name.iter().map(|(name, id)| (name, *id)).collect();
+        named.sort_unstable();
+        named.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+pub(super) struct Engine {
+    pub(super) store: Arc<dyn DynStore>,
+    pub(super) leases: bool,
+    pub(super) settings: Settings,
+    pub(super) instance: InstanceId,
+    pub(super) state: Arc<StateMap>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) random: Random,
+    pub(super) handlers: RuntimeHandle,
+    pub(super) inputs: mpsc::UnboundedSender<Input>,
+    pub(super) events: broadcast::Sender<Event>,
+
+    pub(super) calls: FuturesUnordered<BoxFuture<'static, Reply>>,
+    pub(super) store_clock: StoreClock,
+    pub(super) due: DueSlots,
+    pub(super) timers: Timers,
+    pub(super) jobs: Jobs,
+    pub(super) adding: VecDeque<Adding>,
+    pub(super) registering: bool,
+
+    pub(super) next_id: u64,
+    pub(super) groups: HashMap<u64, Group>,
+    pub(super) claims: Claims,
+    pub(super) owed: BTreeMap<Token, OwedReturn>,
+    pub(super) runs: BTreeMap<u64, Run>,
+    /// The runs of slots among `runs`, by what they are.
+    pub(super) local: HashMap<RunKey, u64>,
+    pub(super) finishing: Finishing,
+    pub(super) watching: Watching,
+    pub(super) watched: BTreeMap<RunKey, Watched>,
+    pub(super) manual: BTreeMap<u64, PendingManual>,
+    pub(super) to_trim: BTreeSet<JobName>,
+    pub(super) beating: bool,
+    pub(super) fence_at: Option<Duration>,
+    pub(super) trouble: Option<Duration>,
+    pub(super) skew_said: i64,
+    pub(super) mismatches: HashSet<(JobName, String)>,
+    pub(super) stopping: Option<Stopping>,
+    planned: Duration,
+    last: Now,
+    clock_asked: bool,
+}
+
+/// What an engine begins with.
+pub(super) struct Beginning {
+    pub(super) store: Arc<dyn DynStore>,
+    pub(super) settings: Settings,
+    pub(super) instance: InstanceId,
+    pub(super) state: Arc<StateMap>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) random: Random,
+    pub(super) handlers: RuntimeHandle,
+    pub(super) inputs: mpsc::UnboundedSender<Input>,
+    pub(super) events: broadcast::Sender<Event>,
+    pub(super) store_clock: StoreClock,
+}
+
+impl Engine {
+    pub(super) fn new(beginning: Beginning) -> Self {
+        let Beginning { store, settings, instance, state, clock, random, handlers, inputs, events, store_clock } =
+            beginning;
+        let now = Now { boot: clock.boot(), wall_ms: clock.wall_ms() };
+        let mut engine = Self {
+            leases: store.leases(),
+            store,
+            settings,
+            instance,
+            state,
+            clock,
+            random,
+            handlers,
+            inputs,
+            events,
+            calls: FuturesUnordered::new(),
+            store_clock,
+            due: DueSlots::default(),
+            timers: Timers::default(),
+            jobs: Jobs::default(),
+            adding: VecDeque::new(),
+            registering: false,
+            next_id: 0,
+            groups: HashMap::new(),
+            claims: Claims::default(),
+            owed: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            local: HashMap::new(),
+            finishing: Finishing::default(),
+            watching: Watching::default(),
+            watched: BTreeMap::new(),
+            manual: BTreeMap::new(),
+            to_trim: BTreeSet::new(),
+            beating: false,
+            fence_at: None,
+            trouble: None,
+            skew_said: 0,
+            mismatches: HashSet::new(),
+            stopping: None,
+            planned: now.boot,
+            last: now,
+            clock_asked: false,
+        };
+        engine.timers.set(now.boot + CLOCK_EVERY, Timer::Clock);
+        engine.timers.set(now.boot + TOUCH_EVERY, Timer::Touch);
+        engine.check_skew(now);
+        engine
+    }
+
+    pub(super) fn now(&self) -> Now {
+        Now { boot: self.clock.boot(), wall_ms: self.clock.wall_ms() }
+    }
+
+    pub(super) fn store_ms(&self, now: Now) -> i64 {
+        self.store_clock.ms(now)
+    }
+
+    pub(super) fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    pub(super) fn emit(&self, event: Event) {
+        // Nobody listening is no error.
+        let _ = self.events.send(event);
+    }
+
+    /// Does everything whose time has come.
+    pub(super) fn advance(&mut self) {
+        let now = self.now();
+        self.notice_jumps(now);
+        while let Some(timer) = self.timers.pop(now.boot) {
+            self.timer(timer, now);
+        }
+        if self.stopping.is_none() {
+            self.due_slots(now);
+        }
+        self.send_claims(now);
+        self.check_stopped(now);
+        self.last = now;
+    }
+
+    /// When to look again at the latest.
+    pub(super) fn next_wake(&mut self) -> Duration {
+        let now = self.last;
+        let mut wake = now.boot + LONGEST_SLEEP;
+        if let Some(first) = self.timers.first() {
+            wake = wake.min(first);
+        }
+        if let Some(first) = self.due.first() {
+            wake = wake.min(self.store_clock.boot_at(first, now));
+        }
+        self.planned = wake;
+        wake
+    }
+
+    fn timer(&mut self, timer: Timer, now: Now) {
+        match timer {
+            Timer::Group(id) => self.group_waited(id),
+            Timer::Claim(id) => self.claims.again(id),
+            Timer::Heartbeat => self.heartbeat(now),
+            Timer::Beat => self.beat_unrenewed(now),
+            Timer::Fence => self.check_fences(now),
+            Timer::Timeout(run) => self.timed_out(run, now),
+            Timer::Drop(run) => self.drop_handler(run),
+            Timer::StopWait(run) => self.stop_waited(run, now),
+            Timer::GiveUp(run) => self.give_up_on(run, now),
+            Timer::Finish => self.send_endings(now),
+            Timer::Watch => self.watch(now),
+            Timer::Takeover => self.take_over(now),
+            Timer::Return => self.send_returns(now),
+            Timer::Manual(id) => self.send_manual(id, now),
+            Timer::Trim => self.trim(),
+            Timer::Touch => self.touch(now),
+            Timer::Clock => self.ask_clock(now),
+        }
+    }
+
+    pub(super) fn input(&mut self, input: Input) {
+        match input {
+            Input::Command(command) => self.command(command),
+            Input::Probe(tick) => self.probed(tick),
+            Input::Ended(run, ended) => {
+                let now = self.now();
+                self.handler_ended(run, ended, now);
+            }
+        }
+    }
+
+    pub(super) fn reply(&mut self, reply: Reply) {
+        let now = self.now();
+        match reply {
+            Reply::Claims { ids, sent, answers } => self.claims_answered(ids, sent, answers, now),
+            Reply::Beats { runs, sent, answers } => self.beats_answered(runs, sent, answers, now),
+            Reply::Finishes { runs, sent, answers } => self.finishes_answered(runs, sent, answers, now),
+            Reply::Releases { runs, sent, answers } => self.releases_answered(runs, sent, answers, now),
+            Reply::Returns { tokens, sent, answers } => self.returns_answered(tokens, sent, answers, now),
+            Reply::Active { asked, sent, answer } => self.active_read(&asked, sent, answer, now),
+            Reply::Registered { sent, jobs, answer } => self.registered(sent, jobs, answer, now),
+            Reply::Manual { id, sent, answer } => self.manual_answered(id, sent, answer, now),
+            Reply::Clock { sent, answer } => {
+                self.clock_asked = false;
+                match answer {
+                    Ok(store_ms) => self.store_said(store_ms, sent, now),
+                    Err(error) => self.store_failed(&error, now),
+                }
+            }
+            Reply::Touched { answer } | Reply::Trimmed { answer } => match answer {
+                Ok(()) => self.store_answered(now),
+                Err(error) => self.store_failed(&error, now),
+            },
+            Reply::Asked => {}
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        let now = self.now();
+        match command {
+            Command::Stop => self.begin_stop(now),
+            Command::Jobs { reply } => {
+                let _ = reply.send(self.list_jobs());
+            }
+            _ if self.stopping.is_some() => {} // dropping the reply says that the scheduler has stopped
+            Command::Add { job, reply } => self.add(*job, reply),
+            Command::Remove { job, reply } => {
+                let _ = reply.send(self.remove(&job));
+            }
+            Command::RunNow { job, exclusive, reply } => self.run_now(job, exclusive, reply, now),
+            Command::History { job, limit, reply } => {
+                self.ask(reply, async move |store| store.history(&job, limit).await);
+            }
+            Command::Active { job, reply } => self.ask(reply, async move |store| {
+                let jobs = [job];
+                store.active(&jobs).await.map(|active| active.value)
+            }),
+            Command::SetPaused { job, pause, reply } => {
+                self.ask(reply, async move |store| store.set_paused(&job, pause.as_ref()).await);
+            }
+            Command::Paused { job, reply } => self.ask(reply, async move |store| store.paused(&job).await),
+        }
+    }
+
+    /// Answers a user's question by a store call, past the engine.
+    fn ask<T, F>(&mut self, reply: oneshot::Sender<Result<T>>, call: impl FnOnce(Arc<dyn DynStore>) -> F)
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, BackendError>> + Send + 'static,
+    {
+        let call = self.with_deadline(call(Arc::clone(&self.store)));
+        self.calls.push(Box::pin(async move {
+            let _ = reply.send(call.await.map_err(Error::Backend));
+            Reply::Asked
+        }));
+    }
+
+    /// A store call that fails, its effect unknown, when no answer has come in time.
+    pub(super) fn with_deadline<T: Send>(
+        &self,
+        call: impl Future<Output = Result<T, BackendError>> + Send + 'static,
+    ) -> impl Future<Output = Result<T, BackendError>> + Send + 'static {
+        let deadline = self.settings.call_deadline();
+        let late = self.clock.sleep_until(self.clock.boot() + deadline);
+        let name = Arc::clone(&self.store);
+        async move {
+            tokio::select! {
+                biased;
+                answer = call => answer,
+                () = late => Err(no_answer(name.name(), deadline)),
+            }
+        }
+    }
+
+    /// The same for a call about many things.
+    pub(super) fn many_with_deadline<T: Send>(
+        &self,
+        count: usize,
+        call: impl Future<Output = Answers<T>> + Send + 'static,
+    ) -> impl Future<Output = Answers<T>> + Send + 'static {
+        let call = self.with_deadline(async move { Ok(call.await) });
+        let name = Arc::clone(&self.store);
+        async move {
+            match call.await {
+                Ok(answers) if answers.len() == count => answers,
+                Ok(_) => {
+                    let wrong = || BackendError::new(name.name(), BackendErrorKind::Unknown, "it gave too few answers");
+                    (0..count).map(|_| Err(wrong())).collect()
+                }
+                Err(error) => (0..count).map(|_| Err(error.to_shared())).collect(),
+            }
+        }
+    }
+
+    /// The store answered, with its clock where it has one.
+    pub(super) fn store_said(&mut self, store_ms: Option<i64>, sent: Duration, now: Now) {
+        if let Some(ms) = store_ms {
+            let jumped = self.store_clock.sample(ms, sent, now.boot).unwrap_or(0);
+            if jumped.unsigned_abs() > 1_000_000 {
+                self.time_jumped(Duration::from_micros(jumped.unsigned_abs()), now);
+            }
+            self.check_skew(now);
+        }
+        self.store_answered(now);
+    }
+
+    pub(super) fn store_answered(&mut self, now: Now) {
+        if let Some(since) = self.trouble.take() {
+            let after = now.boot.saturating_sub(since);
+            tracing::info!(backend = self.store.name(), ?after, "the store answers again");
+            self.emit(Event::StoreRecovered { after });
+            self.resync(now);
+        }
+    }
+
+    pub(super) fn store_failed(&mut self, error: &BackendError, now: Now) {
+        if self.trouble.is_none() {
+            self.trouble = Some(now.boot);
+            tracing::warn!(backend = self.store.name(), error = %error, "the store does not answer; calls are repeated");
+            self.emit(Event::StoreTrouble { error: error.to_string().into() });
+        }
+    }
+
+    fn check_skew(&mut self, now: Now) {
+        let Some(skew) = self.store_clock.skew_ms(now) else { return };
+        let bad = skew.abs() > 1000;
+        if bad && skew.abs_diff(self.skew_said) > 1000 {
+            self.skew_said = skew;
+            tracing::warn!(offset_ms = skew, "this machine's clock differs from the store's, whose clock counts");
+            self.emit(Event::ClockSkew { offset_ms: skew });
+        } else if !bad {
+            self.skew_said = 0;
+        }
+    }
+
+    /// Notices that the process was frozen, or that the wall clock was set.
+    fn notice_jumps(&mut self, now: Now) {
+        let late = now.boot.saturating_sub(self.planned.max(self.last.boot));
+        let boot = i64::try_from(now.boot.saturating_sub(self.last.boot).as_millis()).unwrap_or(i64::MAX);
+        let wall = now.wall_ms.saturating_sub(self.last.wall_ms);
+        let set = wall.saturating_sub(boot);
+        if late > FROZEN {
+            tracing::warn!(frozen = ?late, "this process was frozen");
+            self.time_jumped(late, now);
+            self.ask_clock_now(now);
+        } else if set.unsigned_abs() > 1000 {
+            tracing::warn!(by_ms = set, "this machine's clock was set");
+            self.ask_clock_now(now);
+            if self.store_clock.skew_ms(now).is_none() {
+                self.time_jumped(Duration::from_millis(set.unsigned_abs()), now);
+            }
+        }
+        self.planned = now.boot;
+    }
+
+    /// The time by which slots are due has jumped: the next ones are computed anew, and what was missed is looked for.
+    fn time_jumped(&mut self, by: Duration, now: Now) {
+        self.emit(Event::TimeJump { by });
+        self.recompute_due(now);
+        self.resync(now);
+    }
+
+    fn ask_clock(&mut self, now: Now) {
+        self.timers.set(now.boot + CLOCK_EVERY, Timer::Clock);
+        if self.store_clock.is_stale(now) {
+            self.ask_clock_now(now);
+        }
+    }
+
+    fn ask_clock_now(&mut self, now: Now) {
+        if self.clock_asked || self.store_clock.skew_ms(now).is_none() {
+            return;
+        }
+        self.clock_asked = true;
+        let store = Arc::clone(&self.store);
+        let call = self.with_deadline(async move { store.clock().await });
+        self.calls.push(Box::pin(async move { Reply::Clock { sent: now.boot, answer: call.await } }));
+    }
+
+    fn list_jobs(&self) -> Vec<JobInfo> {
+        let states = self.jobs.sorted_ids().into_iter().filter_map(|id| self.jobs.get(id));
+        states
+            .map(|state| JobInfo {
+                name: state.job.name.clone(),
+                schedule: state.job.schedule.describe(),
+                next: state.next.map(Slot::from_ms),
+            })
+            .collect()
+    }
+
+    pub(super) fn registration(&self, job: &Job) -> Registration {
+        Registration {
+            retention: job.retention,
+            ..Registration::new(
+                job.name.clone(),
+                job.identity.to_string(),
+                job.schedule.fingerprint(),
+                self.instance.clone(),
+            )
+        }
+    }
+
+    fn touch(&mut self, now: Now) {
+        self.timers.set(now.boot + TOUCH_EVERY, Timer::Touch);
+        let states = self.jobs.sorted_ids().into_iter().filter_map(|id| self.jobs.get(id));
+        let registrations: Vec<Registration> = states.map(|state| self.registration(&state.job)).collect();
+        let (store, forget_after) = (Arc::clone(&self.store), self.settings.forget_after);
+        self.calls.push(Box::pin(async move {
+            for some in registrations.chunks(REGISTER_AT_ONCE) {
+                if let Err(error) = store.register(some, forget_after).await {
+                    return Reply::Touched { answer: Err(error) };
+                }
+            }
+            Reply::Touched { answer: Ok(()) }
+        }));
+    }
+
+    /// Something of this job will have to be trimmed in a while.
+    pub(super) fn trim_later(&mut self, job: &JobName, now: Now) {
+        if self.to_trim.is_empty() {
+            self.timers.set(now.boot + TRIM_EVERY, Timer::Trim);
+        }
+        if !self.to_trim.contains(job) {
+            self.to_trim.insert(job.clone());
+        }
+    }
+
+    fn trim(&mut self) {
+        let names = std::mem::take(&mut self.to_trim);
+        let states = names.iter().filter_map(|name| self.jobs.get(self.jobs.find(name.as_str())?));
+        let trims: Vec<Trim> = states.map(|s| Trim::new(s.job.name.clone(), s.job.retention, s.job.keep())).collect();
+        if trims.is_empty() || self.stopping.is_some() {
+            return;
+        }
+        let store = Arc::clone(&self.store);
+        let call = self.with_deadline(async move { store.trim(&trims).await });
+        self.calls.push(Box::pin(async move { Reply::Trimmed { answer: call.await } }));
+    }
+}
+
+fn no_answer(backend: &str, deadline: Duration) -> BackendError {
+    let waited = anarchon_schedule::interval::format(deadline);
+    BackendError::new(backend, BackendErrorKind::Unknown, format!("no answer within {waited}"))
+}

@@ -1,0 +1,197 @@
+//! Ends of attempts on their way to the store: gathered for a moment, sent together, repeated until they are answered.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clocks::Now;
+use super::engine::{Answers, Engine, Reply};
+use super::manual::Waiter;
+use super::runner::{Last, Run};
+use super::timer::Timer;
+use crate::error::{BackendError, BackendErrorKind};
+use crate::event::Event;
+use crate::run::{AttemptStatus, FinishOutcome, ReleaseOutcome, Status, Timed};
+
+/// Ends that come within this time go together.
+const GATHER: Duration = Duration::from_millis(3);
+/// Ends that one call carries at most.
+const AT_ONCE: usize = 128;
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+const LONGEST_RETRY: Duration = Duration::from_secs(2);
+/// A store that refuses an end this often will not take it.
+const REFUSALS: u32 = 5;
+
+#[derive(Default)]
+pub(super) struct Finishing {
+    waiting: VecDeque<u64>,
+    timer: bool,
+    under_way: usize,
+}
+
+impl Engine {
+    /// Lets the store know how a run's handler ended.
+    pub(super) fn say_last(&mut self, id: u64, now: Now) {
+        self.say_last_after(id, GATHER, now);
+    }
+
+    fn say_last_after(&mut self, id: u64, wait: Duration, now: Now) {
+        self.finishing.waiting.push_back(id);
+        if !self.finishing.timer {
+            self.finishing.timer = true;
+            self.timers.set(now.boot + wait, Timer::Finish);
+        }
+    }
+
+    pub(super) fn send_endings(&mut self, now: Now) {
+        self.finishing.timer = false;
+        // While a call is under way, more gathers; its answer sends that.
+        if self.finishing.under_way > 0 {
+            return;
+        }
+        let (mut finishes, mut finished) = (Vec::new(), Vec::new());
+        let (mut releases, mut released) = (Vec::new(), Vec::new());
+        while finishes.len().max(releases.len()) < AT_ONCE {
+            let Some(id) = self.finishing.waiting.pop_front() else { break };
+            let Some(run) = self.runs.get_mut(&id).filter(|run| !run.saying) else { continue };
+            match &run.last {
+                Some(Last::Finish(finish)) => {
+                    finishes.push(finish.clone());
+                    finished.push(id);
+                }
+                Some(Last::Release(release)) => {
+                    releases.push(release.clone());
+                    released.push(id);
+                }
+                None => continue,
+            }
+            run.saying = true;
+            run.tries += 1;
+        }
+        let sent = now.boot;
+        if !finishes.is_empty() {
+            self.finishing.under_way += 1;
+            let store = Arc::clone(&self.store);
+            let call = self.many_with_deadline(finishes.len(), async move { store.finish_many(&finishes).await });
+            self.calls.push(Box::pin(async move { Reply::Finishes { runs: finished, sent, answers: call.await } }));
+        }
+        if !releases.is_empty() {
+            self.finishing.under_way += 1;
+            let store = Arc::clone(&self.store);
+            let call = self.many_with_deadline(releases.len(), async move { store.release_many(&releases).await });
+            self.calls.push(Box::pin(async move { Reply::Releases { runs: released, sent, answers: call.await } }));
+        }
+    }
+
+    /// What has gathered meanwhile goes next.
+    fn call_ended(&mut self, now: Now) {
+        self.finishing.under_way = self.finishing.under_way.saturating_sub(1);
+        if self.finishing.under_way == 0 && !self.finishing.waiting.is_empty() && !self.finishing.timer {
+            self.send_endings(now);
+        }
+    }
+
+    pub(super) fn finishes_answered(
+        &mut self,
+        runs: Vec<u64>,
+        sent: Duration,
+        answers: Answers<FinishOutcome>,
+        now: Now,
+    ) {
+        for (id, answer) in runs.into_iter().zip(answers) {
+            match answer {
+                Ok(Timed { value, store_ms }) => {
+                    self.store_said(store_ms, sent, now);
+                    match value {
+                        FinishOutcome::Recorded { run, retry_in } => self.recorded(id, run, retry_in, now),
+                        FinishOutcome::Lost => self.lose(id, now),
+                    }
+                }
+                Err(error) => self.ending_failed(id, &error, now),
+            }
+        }
+        self.call_ended(now);
+    }
+
+    pub(super) fn releases_answered(
+        &mut self,
+        runs: Vec<u64>,
+        sent: Duration,
+        answers: Answers<ReleaseOutcome>,
+        now: Now,
+    ) {
+        for (id, answer) in runs.into_iter().zip(answers) {
+            match answer {
+                Ok(Timed { value, store_ms }) => {
+                    self.store_said(store_ms, sent, now);
+                    match value {
+                        ReleaseOutcome::Released => self.handed_over(id, now),
+                        ReleaseOutcome::Lost => self.lose(id, now),
+                    }
+                }
+                Err(error) => self.ending_failed(id, &error, now),
+            }
+        }
+        self.call_ended(now);
+    }
+
+    fn recorded(&mut self, id: u64, run_status: Status, retry_in: Option<Duration>, now: Now) {
+        let Some(run) = self.forget_run(id) else { return };
+        let Some(Last::Finish(finish)) = run.last else { return };
+        let (status, error) = (finish.ending.status(), finish.ending.error());
+        match status {
+            AttemptStatus::Done => tracing::debug!(run = %run.key, attempt = run.win.attempt, "done"),
+            _ => tracing::warn!(
+                run = %run.key, attempt = run.win.attempt, %status, error = error.unwrap_or_default(),
+                "the attempt did not end well"
+            ),
+        }
+        self.trim_later(&run.key.job, now);
+        self.emit(Event::Finished {
+            run: run.key.clone(),
+            attempt: run.win.attempt,
+            status,
+            run_status,
+            error: error.map(Into::into),
+        });
+        Waiter::tell(run.waiter, Ok(status));
+        if let (Status::Waiting, Some(wait)) = (run_status, retry_in) {
+            self.watch_run(run.key, wait, now);
+        }
+    }
+
+    fn handed_over(&mut self, id: u64, now: Now) {
+        let Some(run) = self.forget_run(id) else { return };
+        tracing::info!(run = %run.key, attempt = run.win.attempt, "handed over");
+        self.emit(Event::HandedOver { run: run.key.clone(), attempt: run.win.attempt });
+        Waiter::tell(run.waiter, Ok(AttemptStatus::HandedOver));
+        // A runtime that died under a living scheduler hands over too, and then this instance is a backup again.
+        self.watch_run(run.key, self.settings.watch, now);
+    }
+
+    /// Repeats what the store did not take, with the same token.
+    fn ending_failed(&mut self, id: u64, error: &BackendError, now: Now) {
+        self.store_failed(error, now);
+        let stopping = self.stopping.is_some();
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.saying = false;
+        let hopeless =
+            matches!(error.kind(), BackendErrorKind::Refused | BackendErrorKind::Config) && run.tries >= REFUSALS;
+        // A stopping instance has no time: the lease does the rest.
+        if stopping || hopeless {
+            if let Some(run) = self.forget_run(id) {
+                tracing::error!(run = %run.key, %error, "the end of this attempt could not be recorded");
+                Waiter::tell(run.waiter, Err(error.to_shared()));
+            }
+            return;
+        }
+        let wait = FIRST_RETRY.saturating_mul(1 << run.tries.min(6)).min(LONGEST_RETRY);
+        self.say_last_after(id, wait, now);
+    }
+
+    pub(super) fn forget_run(&mut self, id: u64) -> Option<Run> {
+        let run = self.runs.remove(&id)?;
+        self.local.remove(&run.key);
+        Some(run)
+    }
+}

@@ -1,0 +1,144 @@
+//! Leases are kept as long as this instance lives, and handlers are cancelled before theirs can have run out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clocks::Now;
+use super::engine::{Answers, Engine, Reply};
+use super::timer::Timer;
+use crate::context::CancelReason;
+use crate::run::{Beat, BeatOutcome};
+use crate::slot::Token;
+
+impl Engine {
+    /// One call renews all leases of this instance.
+    pub(super) fn begin_beating(&mut self, now: Now) {
+        if !self.beating {
+            self.beating = true;
+            self.timers.set(now.boot + self.settings.heartbeat(), Timer::Heartbeat);
+        }
+    }
+
+    pub(super) fn heartbeat(&mut self, now: Now) {
+        let held = self.runs.iter().filter(|(_, run)| !run.lost && !run.abandoned);
+        let (runs, beats): (Vec<(u64, Token)>, Vec<Beat>) = held
+            .map(|(id, run)| ((*id, run.token), Beat::new(run.key.clone(), run.token, self.settings.lease)))
+            .unzip();
+        if runs.is_empty() {
+            self.beating = false;
+            return;
+        }
+        self.timers.set(now.boot + self.settings.heartbeat(), Timer::Heartbeat);
+        self.send_beats(runs, beats, now);
+    }
+
+    fn send_beats(&mut self, runs: Vec<(u64, Token)>, beats: Vec<Beat>, now: Now) {
+        let (store, sent) = (Arc::clone(&self.store), now.boot);
+        let call = self.many_with_deadline(runs.len(), async move { store.heartbeat_many(&beats).await });
+        self.calls.push(Box::pin(async move { Reply::Beats { runs, sent, answers: call.await } }));
+    }
+
+    pub(super) fn beats_answered(
+        &mut self,
+        runs: Vec<(u64, Token)>,
+        sent: Duration,
+        answers: Answers<BeatOutcome>,
+        now: Now,
+    ) {
+        let mut again = Vec::new();
+        for ((id, token), answer) in runs.into_iter().zip(answers) {
+            let outcome = match answer {
+                Ok(timed) => {
+                    self.store_said(timed.store_ms, sent, now);
+                    timed.value
+                }
+                Err(error) => {
+                    self.store_failed(&error, now);
+                    again.push((id, token));
+                    continue;
+                }
+            };
+            let Some(run) = self.runs.get_mut(&id) else { continue };
+            match outcome {
+                BeatOutcome::Alive => run.lease_until = run.lease_until.max(sent + self.settings.lease),
+                BeatOutcome::Lost => self.lease_lost(id, now),
+                BeatOutcome::Locked => {}
+            }
+        }
+        self.beat_again(again, now);
+    }
+
+    /// A beat that failed at once is tried again at once, as long as that can save the lease.
+    fn beat_again(&mut self, failed: Vec<(u64, Token)>, now: Now) {
+        let quickly = self.settings.heartbeat() / 4;
+        if !failed.is_empty() {
+            self.timers.set(now.boot + quickly, Timer::Beat);
+        }
+    }
+
+    /// Between two regular beats: only what the last ones left unrenewed.
+    pub(super) fn beat_unrenewed(&mut self, now: Now) {
+        let fresh = self.settings.lease - self.settings.heartbeat();
+        let unrenewed = self
+            .runs
+            .iter()
+            .filter(|(_, run)| !run.lost && !run.abandoned && run.lease_until.saturating_sub(now.boot) < fresh);
+        let (runs, beats): (Vec<(u64, Token)>, Vec<Beat>) = unrenewed
+            .map(|(id, run)| ((*id, run.token), Beat::new(run.key.clone(), run.token, self.settings.lease)))
+            .unzip();
+        if !runs.is_empty() {
+            self.send_beats(runs, beats, now);
+        }
+    }
+
+    fn lease_lost(&mut self, id: u64, now: Now) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        // What is being said about its end decides: a finish is accepted as long as nobody took the run over.
+        if run.lost || run.last.is_some() {
+            return;
+        }
+        run.lost = true;
+        let Some(run) = self.runs.get(&id) else { return };
+        self.say_lost(run);
+        self.cancel(id, CancelReason::LeaseLost, Duration::ZERO, now);
+    }
+
+    pub(super) fn time_fence(&mut self, at: Duration) {
+        if self.fence_at.is_none_or(|set| at < set) {
+            self.fence_at = Some(at);
+            self.timers.set(at, Timer::Fence);
+        }
+    }
+
+    /// Cancels what could not be renewed for too long, and drops it before its lease can be over.
+    pub(super) fn check_fences(&mut self, now: Now) {
+        self.fence_at = None;
+        let margin = self.settings.margin();
+        let mut next: Option<Duration> = None;
+        let mut cancel = Vec::new();
+        let mut drop = Vec::new();
+        for (id, run) in self.runs.iter().filter(|(_, run)| run.last.is_none()) {
+            let (cancel_at, drop_at) =
+                (run.lease_until.saturating_sub(margin * 2), run.lease_until.saturating_sub(margin));
+            let at = if now.boot >= drop_at {
+                drop.push(*id);
+                continue;
+            } else if now.boot >= cancel_at {
+                cancel.push(*id);
+                drop_at
+            } else {
+                cancel_at
+            };
+            next = Some(next.map_or(at, |next| next.min(at)));
+        }
+        for id in cancel {
+            self.cancel(id, CancelReason::LeaseLost, margin, now);
+        }
+        for id in drop {
+            self.cancel(id, CancelReason::LeaseLost, Duration::ZERO, now);
+        }
+        if let Some(at) = next {
+            self.time_fence(at);
+        }
+    }
+}

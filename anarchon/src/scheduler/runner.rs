@@ -1,0 +1,358 @@
+//! The life of a run on this instance: from the won claim to the end of its handler.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::claim::Claim;
+use super::clocks::Now;
+use super::engine::{Engine, Input};
+use super::manual::Waiter;
+use super::timer::Timer;
+use crate::context::{Blocking, CancelReason, Context, ContextParts, HandlerFuture};
+use crate::event::Event;
+use crate::extract::RunParts;
+use crate::job::Job;
+use crate::run::{AttemptStatus, Ending, Finish, Reason, Release, RunKey};
+use crate::slot::{Slot, Token};
+
+/// An error text is cut to this many bytes.
+const LONGEST_ERROR: usize = 4096;
+
+/// How a handler ended, as its task reports it.
+pub(super) enum Ended {
+    Ok,
+    Failed(String),
+    /// Dropped at an await, by us or by its runtime.
+    Dropped,
+}
+
+/// What a won claim said.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Win {
+    pub(super) attempt: u32,
+    pub(super) fence: Option<u64>,
+    pub(super) reason: Reason,
+    pub(super) max_attempts: u32,
+}
+
+/// What is left to be said to the store about a run.
+#[derive(Clone, Debug)]
+pub(super) enum Last {
+    Finish(Finish),
+    Release(Release),
+}
+
+/// A run on this instance.
+pub(super) struct Run {
+    pub(super) job: Arc<Job>,
+    pub(super) key: RunKey,
+    pub(super) win: Win,
+    pub(super) token: Token,
+    /// When, since boot, its lease may be over: counted from the sending of the last answered request.
+    pub(super) lease_until: Duration,
+    pub(super) timeout_at: Option<Duration>,
+    pub(super) cancelled: Option<CancelReason>,
+    /// The store has said that the lease is over.
+    pub(super) lost: bool,
+    /// The handler has ended, and this is to be said.
+    pub(super) last: Option<Last>,
+    /// What is to be said is under way.
+    pub(super) saying: bool,
+    pub(super) tries: u32,
+    /// stop() gave up on its handler.
+    pub(super) abandoned: bool,
+    pub(super) waiter: Option<Waiter>,
+    cancel: watch::Sender<Option<CancelReason>>,
+    drop: Option<oneshot::Sender<()>>,
+}
+
+impl Run {
+    /// Whether another instance may start it again after a stop.
+    pub(super) fn can_hand_over(&self, leases: bool) -> bool {
+        leases && self.key.manual.is_none() && self.win.max_attempts > 1
+    }
+}
+
+impl Engine {
+    pub(super) fn won(&mut self, claim: Claim, key: RunKey, win: Win, sent: Duration, now: Now) {
+        self.watched.remove(&key);
+        let lease_until = sent + self.settings.lease;
+        let too_late = self.leases && now.boot + self.settings.margin() * 2 >= lease_until;
+        let unwanted = self.stopping.is_some() || self.jobs.get(claim.due.job).is_none();
+        if self.leases && (too_late || unwanted) {
+            self.return_unstarted(key, claim.token, now);
+            return;
+        }
+        if let Some(state) = self.jobs.get_mut(claim.due.job) {
+            state.skips = None;
+        }
+        self.emit(Event::Claimed { run: key.clone(), attempt: win.attempt, fence: win.fence, reason: win.reason });
+        self.start(Arc::clone(&claim.job), key, win, claim.token, lease_until, None, now);
+    }
+
+    /// Starts the handler on the user's runtime.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn start(
+        &mut self,
+        job: Arc<Job>,
+        key: RunKey,
+        win: Win,
+        token: Token,
+        lease_until: Duration,
+        waiter: Option<Waiter>,
+        now: Now,
+    ) {
+        let id = self.id();
+        let timeout_at = job.timeout.map(|timeout| now.boot + timeout);
+        let deadline =
+            job.timeout.map(|timeout| Slot::from_ms(crate::lease::later(self.store_ms(now), timeout)).to_datetime());
+        let (cancel, cancelled) = watch::channel(None);
+        let (drop, dropped) = oneshot::channel();
+        let blocking = Arc::new(Blocking::default());
+        let context = Context(Arc::new(ContextParts {
+            run: key.clone(),
+            attempt: win.attempt,
+            token,
+            fence: win.fence,
+            reason: win.reason,
+            instance: self.instance.clone(),
+            deadline,
+            cancel: cancelled,
+            blocking: Arc::clone(&blocking),
+        }));
+        let parts = RunParts { context, state: Arc::clone(&self.state), data: job.data.clone() };
+        let span = tracing::info_span!("run", job = %key.job, slot = %key.slot, attempt = win.attempt);
+        let report = Report { run: id, to: self.inputs.clone(), said: false };
+        let handler = job.handler.clone();
+        self.handlers.spawn(tracing::Instrument::instrument(
+            async move {
+                let mut report = report;
+                // The handler's own first steps may panic as well as its future.
+                let future: HandlerFuture = Box::pin(async move { handler.call(&parts).await });
+                let ended = run_handler(future, dropped).await;
+                blocking.all_ended().await;
+                report.say(ended);
+            },
+            span,
+        ));
+        self.emit(Event::Started { run: key.clone(), attempt: win.attempt });
+        if let Some(at) = timeout_at {
+            self.timers.set(at, Timer::Timeout(id));
+        }
+        if key.manual.is_none() {
+            self.local.insert(key.clone(), id);
+        }
+        let run = Run {
+            job,
+            key,
+            win,
+            token,
+            lease_until,
+            timeout_at,
+            cancelled: None,
+            lost: false,
+            last: None,
+            saying: false,
+            tries: 0,
+            abandoned: false,
+            waiter,
+            cancel,
+            drop: Some(drop),
+        };
+        self.runs.insert(id, run);
+        if self.leases {
+            self.begin_beating(now);
+            self.time_fence(lease_until.saturating_sub(self.settings.margin() * 2));
+        }
+        if self.stopping.is_some() {
+            self.stop_run(id, now);
+        }
+    }
+
+    /// Tells a handler to stop; it is dropped at its next await when the grace is over.
+    pub(super) fn cancel(&mut self, id: u64, reason: CancelReason, grace: Duration, now: Now) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        if run.last.is_some() {
+            return;
+        }
+        if run.cancelled.is_none() {
+            run.cancelled = Some(reason);
+            run.cancel.send_replace(Some(reason));
+        }
+        if grace.is_zero() {
+            self.drop_handler(id);
+        } else {
+            self.timers.set(now.boot + grace, Timer::Drop(id));
+        }
+    }
+
+    pub(super) fn drop_handler(&mut self, id: u64) {
+        if let Some(drop) = self.runs.get_mut(&id).and_then(|run| run.drop.take()) {
+            let _ = drop.send(());
+        }
+    }
+
+    pub(super) fn timed_out(&mut self, id: u64, now: Now) {
+        let grace = self.settings.stop_grace;
+        let Some(run) = self.runs.get(&id).filter(|run| run.last.is_none()) else { return };
+        tracing::warn!(run = %run.key, timeout = ?run.job.timeout, "the run takes longer than its time-out");
+        self.cancel(id, CancelReason::Timeout, grace, now);
+    }
+
+    /// The handler has ended: decides what the store is told.
+    pub(super) fn handler_ended(&mut self, id: u64, ended: Ended, now: Now) {
+        let leases = self.leases;
+        let store_now = self.store_ms(now);
+        let instance = self.instance.clone();
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.drop = None;
+        let key = run.key.clone();
+        let finish = |ending, last| {
+            let retention = run.job.retention;
+            let finish = Finish::new(key.clone(), run.token, ending, instance, store_now);
+            Some(Last::Finish(Finish { last, retention, ..finish }))
+        };
+        // A handler that a dying runtime drops is given up like one that stop() drops.
+        let reason = match (&ended, run.cancelled) {
+            (Ended::Dropped, None) => Some(CancelReason::Stop),
+            (_, reason) => reason,
+        };
+        let last = match (ended, reason) {
+            (Ended::Ok, _) => finish(Ending::Done, false),
+            (Ended::Failed(text), None) => finish(Ending::Failed(text), false),
+            (Ended::Dropped, None) => None,
+            (_, Some(CancelReason::LeaseLost)) => None,
+            (ended, Some(CancelReason::Timeout)) => {
+                let limit = run.job.timeout.unwrap_or_default();
+                let mut text = format!("ran longer than {}", anarchon_schedule::interval::format(limit));
+                if let Ended::Failed(error) = ended {
+                    text = error_text(&format!("{text}; then it returned: {error}"));
+                }
+                finish(Ending::TimedOut(text), false)
+            }
+            (_, Some(CancelReason::Stop)) if run.can_hand_over(leases) => {
+                Some(Last::Release(Release::hand_over(key.clone(), run.token)))
+            }
+            (ended, Some(CancelReason::Stop)) => {
+                let text = match ended {
+                    Ended::Failed(error) => error_text(&format!("stopped; it returned: {error}")),
+                    _ => "stopped".to_owned(),
+                };
+                finish(Ending::Failed(text), true)
+            }
+        };
+        match last {
+            Some(last) => {
+                run.last = Some(last);
+                self.say_last(id, now);
+            }
+            None => self.lose(id, now),
+        }
+    }
+
+    /// The run is not this instance's any more: it becomes a backup of it.
+    pub(super) fn lose(&mut self, id: u64, now: Now) {
+        let Some(run) = self.runs.remove(&id) else { return };
+        self.local.remove(&run.key);
+        if !run.lost {
+            self.say_lost(&run);
+        }
+        Waiter::tell(run.waiter, Ok(AttemptStatus::Lost));
+        let watch = self.settings.watch;
+        self.watch_run(run.key, watch, now);
+        self.read_active(vec![run.job.name.clone()]);
+    }
+
+    pub(super) fn say_lost(&self, run: &Run) {
+        tracing::warn!(run = %run.key, attempt = run.win.attempt, "lease lost: another instance may run this now");
+        self.emit(Event::LeaseLost { run: run.key.clone(), attempt: run.win.attempt });
+    }
+}
+
+async fn run_handler(future: HandlerFuture, dropped: oneshot::Receiver<()>) -> Ended {
+    let mut future = AssertUnwindSafe(future).catch_unwind();
+    let ended = tokio::select! {
+        biased;
+        result = &mut future => match result {
+            Ok(Ok(())) => Ended::Ok,
+            Ok(Err(error)) => Ended::Failed(error_text(&with_causes(&*error))),
+            Err(panic) => Ended::Failed(error_text(&format!("panicked: {}", panic_text(&*panic)))),
+        },
+        _ = dropped => Ended::Dropped,
+    };
+    // What the future holds may panic when it is dropped; that is the handler's failure and nobody else's.
+    match std::panic::catch_unwind(AssertUnwindSafe(|| drop(future))) {
+        Ok(()) => ended,
+        Err(panic) => Ended::Failed(error_text(&format!("panicked while dropped: {}", panic_text(&*panic)))),
+    }
+}
+
+/// Tells the engine that a handler has ended, also when its runtime drops the task.
+struct Report {
+    run: u64,
+    to: mpsc::UnboundedSender<Input>,
+    said: bool,
+}
+
+impl Report {
+    fn say(&mut self, ended: Ended) {
+        self.said = true;
+        let _ = self.to.send(Input::Ended(self.run, ended));
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if !self.said {
+            self.say(Ended::Dropped);
+        }
+    }
+}
+
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
+}
+
+/// At most 4 KiB, with control characters replaced.
+fn error_text(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len().min(LONGEST_ERROR));
+    for c in text.chars() {
+        let c = if c.is_control() { ' ' } else { c };
+        if kept.len() + c.len_utf8() > LONGEST_ERROR {
+            break;
+        }
+        kept.push(c);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::error_text;
+
+    #[test]
+    fn an_error_text_has_no_control_characters_and_ends_at_a_character() {
+        assert_eq!(error_text("a\nb\0c"), "a b c");
+        let long = "é".repeat(5000);
+        let text = error_text(&long);
+        assert_eq!(text.len(), 4096);
+        assert!(text.chars().all(|c| c == 'é'));
+    }
+}
