@@ -212,7 +212,7 @@ impl<B> SchedulerBuilder<B> {
         }
         let handlers = tokio::runtime::Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let settings = self.settings.checked()?;
-        let mut random = super::random::Random::new(self.seed);
+        let mut random = super::random::Random::new(self.seed, self.instance_id.as_deref());
         let instance = match self.instance_id {
             Some(id) => InstanceId::new(id)?,
             None => InstanceId::generate(random.next_u32()),

@@ -12,9 +12,15 @@ use crate::slot::Token;
 pub(super) struct Random(StdRng);
 
 impl Random {
-    pub(super) fn new(seed: Option<u64>) -> Self {
+    /// The instance's name is part of the seed: two instances with one seed must not draw the same tokens.
+    pub(super) fn new(seed: Option<u64>, instance: Option<&str>) -> Self {
         Self(match seed {
-            Some(seed) => StdRng::seed_from_u64(seed),
+            Some(seed) => {
+                let name = instance.unwrap_or_default().bytes();
+                StdRng::seed_from_u64(
+                    name.fold(seed, |seed, byte| seed.wrapping_mul(0x100_0000_01b3) ^ u64::from(byte)),
+                )
+            }
             None => rand::make_rng(),
         })
     }

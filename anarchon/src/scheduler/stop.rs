@@ -78,8 +78,8 @@ impl Engine {
     pub(super) fn check_stopped(&mut self, _now: Now) {
         let Some(stopping) = &mut self.stopping else { return };
         let runs_over = self.runs.values().all(|run| run.abandoned);
-        let manual_over = self.manual.is_empty();
-        if runs_over && manual_over && self.calls.is_empty() && self.owed.is_empty() && !self.claims.under_way() {
+        // Other calls under way (reads, trims, heartbeats of runs that have ended) are dropped with the engine.
+        if runs_over && self.manual.is_empty() && self.owed.is_empty() && !self.claims.under_way() {
             stopping.over = true;
         }
     }

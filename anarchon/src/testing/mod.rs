@@ -1,2 +1,9 @@
-//! For tests of backends and of jobs.
+//! For tests of backends and of jobs: the conformance suite, a clock that is moved by hand, and a store that fails on
+//! demand.
+
+mod clock;
 pub mod conformance;
+mod faulty;
+
+pub use clock::ManualClock;
+pub use faulty::{Fault, FaultyBackend, Verb};

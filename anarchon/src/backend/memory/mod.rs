@@ -7,6 +7,7 @@ mod state;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,9 @@ use crate::run::{
     Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
 };
 use crate::slot::JobName;
+
+/// Looking through all jobs at every registration would make many registrations slow.
+const SWEEP_EVERY_MS: u64 = 60_000;
 
 /// A lease backend in this process's memory, for tests and documentation.
 ///
@@ -38,6 +42,8 @@ use crate::slot::JobName;
 #[derive(Clone)]
 pub struct MemoryBackend {
     jobs: Arc<Mutex<HashMap<JobName, JobState>>>,
+    /// When jobs that nobody registers were last looked for.
+    swept: Arc<AtomicI64>,
     clock: Arc<dyn Clock>,
 }
 
@@ -51,7 +57,7 @@ impl MemoryBackend {
     /// An empty store whose own clock is `clock`'s wall clock.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        Self { jobs: Arc::default(), clock }
+        Self { jobs: Arc::default(), swept: Arc::default(), clock }
     }
 
     /// One atomic step on a job's state, at one reading of the store's clock.
@@ -108,7 +114,9 @@ impl Backend for MemoryBackend {
             registrations.iter().map(|r| self.step(&r.job, |job, now| job.register(r, now)).value).collect();
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.wall_ms();
-        jobs.retain(|_, job| !job.forgotten(forget_after, now));
+        if now.abs_diff(self.swept.swap(now, Ordering::Relaxed)) >= SWEEP_EVERY_MS {
+            jobs.retain(|_, job| !job.forgotten(forget_after, now));
+        }
         Ok(Timed::at(registered, now))
     }
 

@@ -1,0 +1,236 @@
+//! A store between the scheduler and a real one, that fails on demand and counts the calls.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::backend::{Backend, JobLimits, LeaseBackend, Leases, ServerInfo};
+use crate::error::{BackendError, BackendErrorKind};
+use crate::run::{
+    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
+    Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
+};
+use crate::slot::JobName;
+
+/// The calls of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+#[non_exhaustive]
+pub enum Verb {
+    Connect,
+    Clock,
+    Register,
+    Claim,
+    ClaimManual,
+    Heartbeat,
+    Finish,
+    Release,
+    Active,
+    History,
+    Trim,
+    Pause,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// It fails, and the store has done nothing.
+    Fail(BackendErrorKind),
+    /// It never answers, and the store has done nothing.
+    Swallow,
+    /// The store does it, but the answer never comes.
+    LoseReply,
+    /// The store does it, and the call fails.
+    FailAfter(BackendErrorKind),
+}
+
+/// A [`LeaseBackend`] that passes calls on, or fails as told. Clones share the store, but each client made by
+/// [`client`](Self::client) has faults and counts of its own, like a connection of its own.
+#[derive(Clone, Debug)]
+pub struct FaultyBackend<B> {
+    inner: B,
+    plan: Arc<Mutex<Plan>>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    next: HashMap<Verb, VecDeque<Option<Fault>>>,
+    always: Option<Fault>,
+    calls: HashMap<Verb, u64>,
+    sizes: HashMap<Verb, Vec<usize>>,
+}
+
+impl<B: Clone> FaultyBackend<B> {
+    /// Puts itself before `inner`.
+    pub fn new(inner: B) -> Self {
+        Self { inner, plan: Arc::default() }
+    }
+
+    /// Another client of the same store, without faults.
+    #[must_use]
+    pub fn client(&self) -> Self {
+        Self::new(self.inner.clone())
+    }
+
+    /// The next call of `verb` that has no fault planned yet gets this one.
+    pub fn fail_next(&self, verb: Verb, fault: Fault) {
+        self.plan().next.entry(verb).or_default().push_back(Some(fault));
+    }
+
+    /// The next call of `verb` that has no fault planned yet passes.
+    pub fn pass_next(&self, verb: Verb) {
+        self.plan().next.entry(verb).or_default().push_back(None);
+    }
+
+    /// Every call without a plan of its own gets this fault, until it is `None` again.
+    pub fn fail_all(&self, fault: Option<Fault>) {
+        self.plan().always = fault;
+    }
+
+    /// How many calls of `verb` were made.
+    #[must_use]
+    pub fn calls(&self, verb: Verb) -> u64 {
+        self.plan().calls.get(&verb).copied().unwrap_or(0)
+    }
+
+    /// How many things each call of `verb` was about.
+    #[must_use]
+    pub fn sizes(&self, verb: Verb) -> Vec<usize> {
+        self.plan().sizes.get(&verb).cloned().unwrap_or_default()
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_fault(&self, verb: Verb, size: usize) -> Option<Fault> {
+        let mut plan = self.plan();
+        *plan.calls.entry(verb).or_default() += 1;
+        plan.sizes.entry(verb).or_default().push(size);
+        let always = plan.always;
+        plan.next.get_mut(&verb).and_then(VecDeque::pop_front).unwrap_or(always)
+    }
+
+    async fn call<T>(
+        &self,
+        verb: Verb,
+        call: impl Future<Output = Result<T, BackendError>>,
+    ) -> Result<T, BackendError> {
+        let error = |kind| BackendError::new("faulty", kind, "told to fail");
+        match self.next_fault(verb, 1) {
+            None => call.await,
+            Some(Fault::Fail(kind)) => Err(error(kind)),
+            Some(Fault::Swallow) => std::future::pending().await,
+            Some(Fault::LoseReply) => {
+                let _ = call.await;
+                std::future::pending().await
+            }
+            Some(Fault::FailAfter(kind)) => {
+                let _ = call.await;
+                Err(error(kind))
+            }
+        }
+    }
+
+    async fn many<T>(
+        &self,
+        verb: Verb,
+        count: usize,
+        call: impl Future<Output = Vec<Result<T, BackendError>>>,
+    ) -> Vec<Result<T, BackendError>> {
+        let errors = |kind| (0..count).map(|_| Err(BackendError::new("faulty", kind, "told to fail"))).collect();
+        match self.next_fault(verb, count) {
+            None => call.await,
+            Some(Fault::Fail(kind)) => errors(kind),
+            Some(Fault::Swallow) => std::future::pending().await,
+            Some(Fault::LoseReply) => {
+                call.await;
+                std::future::pending().await
+            }
+            Some(Fault::FailAfter(kind)) => {
+                call.await;
+                errors(kind)
+            }
+        }
+    }
+}
+
+impl<B: LeaseBackend + Clone> Backend for FaultyBackend<B> {
+    type Strength = Leases;
+
+    fn name(&self) -> &str {
+        "faulty"
+    }
+    fn memory(&self) -> Option<Duration> {
+        self.inner.memory()
+    }
+    fn history_by_age(&self) -> bool {
+        self.inner.history_by_age()
+    }
+    fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
+        self.inner.check_job(limits)
+    }
+    async fn connect(&self) -> Result<ServerInfo, BackendError> {
+        self.call(Verb::Connect, self.inner.connect()).await
+    }
+    async fn clock(&self) -> Result<Option<i64>, BackendError> {
+        self.call(Verb::Clock, self.inner.clock()).await
+    }
+    async fn register(
+        &self,
+        jobs: &[Registration],
+        forget_after: Duration,
+    ) -> Result<Timed<Vec<Registered>>, BackendError> {
+        self.call(Verb::Register, self.inner.register(jobs, forget_after)).await
+    }
+    async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {
+        self.call(Verb::ClaimManual, self.inner.claim_manual(claim)).await
+    }
+    async fn finish(&self, finish: &Finish) -> Result<Timed<FinishOutcome>, BackendError> {
+        self.call(Verb::Finish, self.inner.finish(finish)).await
+    }
+    async fn finish_many(&self, finishes: &[Finish]) -> Vec<Result<Timed<FinishOutcome>, BackendError>> {
+        self.many(Verb::Finish, finishes.len(), self.inner.finish_many(finishes)).await
+    }
+    async fn history(&self, job: &JobName, limit: u32) -> Result<Vec<Record>, BackendError> {
+        self.call(Verb::History, self.inner.history(job, limit)).await
+    }
+    async fn trim(&self, jobs: &[Trim]) -> Result<(), BackendError> {
+        self.call(Verb::Trim, self.inner.trim(jobs)).await
+    }
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+impl<B: LeaseBackend + Clone> LeaseBackend for FaultyBackend<B> {
+    async fn claim(&self, claim: &RunClaim) -> Result<Timed<ClaimOutcome>, BackendError> {
+        self.call(Verb::Claim, self.inner.claim(claim)).await
+    }
+    async fn claim_many(&self, claims: &[RunClaim]) -> Vec<Result<Timed<ClaimOutcome>, BackendError>> {
+        self.many(Verb::Claim, claims.len(), self.inner.claim_many(claims)).await
+    }
+    async fn heartbeat(&self, beat: &Beat) -> Result<Timed<BeatOutcome>, BackendError> {
+        self.call(Verb::Heartbeat, self.inner.heartbeat(beat)).await
+    }
+    async fn heartbeat_many(&self, beats: &[Beat]) -> Vec<Result<Timed<BeatOutcome>, BackendError>> {
+        self.many(Verb::Heartbeat, beats.len(), self.inner.heartbeat_many(beats)).await
+    }
+    async fn release(&self, release: &Release) -> Result<Timed<ReleaseOutcome>, BackendError> {
+        self.call(Verb::Release, self.inner.release(release)).await
+    }
+    async fn release_many(&self, releases: &[Release]) -> Vec<Result<Timed<ReleaseOutcome>, BackendError>> {
+        self.many(Verb::Release, releases.len(), self.inner.release_many(releases)).await
+    }
+    async fn active(&self, jobs: &[JobName]) -> Result<Timed<Vec<ActiveRun>>, BackendError> {
+        self.call(Verb::Active, self.inner.active(jobs)).await
+    }
+    async fn set_paused(&self, job: &JobName, pause: Option<&Pause>) -> Result<(), BackendError> {
+        self.call(Verb::Pause, self.inner.set_paused(job, pause)).await
+    }
+    async fn paused(&self, job: &JobName) -> Result<Option<Pause>, BackendError> {
+        self.call(Verb::Pause, self.inner.paused(job)).await
+    }
+}

@@ -1,0 +1,146 @@
+use anarchon::testing::{Fault, Verb};
+use anarchon::{AttemptStatus, BackendErrorKind, Event, Overlap};
+
+use crate::world::{Log, World, ms, secs, work};
+
+#[tokio::test]
+async fn a_claim_whose_reply_is_lost_is_repeated_with_the_same_token_and_run_once() {
+    let (world, log) = (World::new(), Log::default());
+    let (a, b) = (world.instance("a").await, world.instance("b").await);
+    a.scheduler.every("job", "1h", work(&world, &log, secs(1))).jitter("0s").add().await.unwrap();
+    b.scheduler.every("job", "1h", work(&world, &log, secs(1))).jitter("5s").add().await.unwrap();
+    a.client.fail_next(Verb::Claim, Fault::LoseReply);
+    world.advance(secs(3640)).await;
+    assert_eq!(log.starts(), ["a 3600 #1"]);
+    assert_eq!(a.attempts("job").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_claim_that_stays_unanswered_is_unclear_and_its_token_is_returned() {
+    let (world, log) = (World::new(), Log::default());
+    let (a, b) = (world.instance("a").await, world.instance("b").await);
+    a.scheduler
+        .every("job", "1h", work(&world, &log, secs(1)))
+        .jitter("0s")
+        .max_late("7s")
+        .catch_up("0s")
+        .add()
+        .await
+        .unwrap();
+    a.client.fail_next(Verb::Claim, Fault::LoseReply);
+    a.client.fail_next(Verb::Claim, Fault::LoseReply);
+    a.client.fail_next(Verb::Claim, Fault::Swallow);
+    world.advance(secs(3600)).await;
+    b.scheduler.every("job", "1h", work(&world, &log, secs(1))).catch_up("0s").add().await.unwrap();
+    world.advance(secs(15)).await;
+    assert!(a.events().iter().any(|e| matches!(e, Event::Unclear { .. })));
+    world.advance(secs(15)).await;
+    assert_eq!(
+        log.starts().len(),
+        1,
+        "the won but unstarted attempt was given back and started once: {:?}",
+        log.starts()
+    );
+    let attempts = b.attempts("job").await;
+    assert_eq!(attempts[0].status, Some(AttemptStatus::Returned));
+    assert_eq!(
+        (attempts[1].status, attempts[1].attempt),
+        (Some(AttemptStatus::Done), 1),
+        "a returned attempt keeps its number"
+    );
+}
+
+#[tokio::test]
+async fn claims_are_retried_over_an_outage_and_lose_nothing_within_max_late() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler
+        .every("job", "10s", work(&world, &log, ms(0)))
+        .overlap(Overlap::Allow)
+        .max_late("60s")
+        .add()
+        .await
+        .unwrap();
+    world.advance(secs(5)).await;
+    a.client.fail_all(Some(Fault::Fail(BackendErrorKind::Unknown)));
+    world.advance(secs(40)).await;
+    a.client.fail_all(None);
+    world.advance(secs(10)).await;
+    let mut slots: Vec<i64> = log.of("start").iter().map(|e| e.slot).collect();
+    slots.sort_unstable();
+    assert_eq!(slots, [10, 20, 30, 40, 50]);
+    let events = a.events();
+    assert_eq!(events.iter().filter(|e| matches!(e, Event::StoreTrouble { .. })).count(), 1);
+    assert_eq!(events.iter().filter(|e| matches!(e, Event::StoreRecovered { .. })).count(), 1);
+}
+
+#[tokio::test]
+async fn a_slot_that_an_outage_outlasts_is_missed_and_then_caught_up_with() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "1h", work(&world, &log, ms(0))).max_late("30s").catch_up("10m").add().await.unwrap();
+    world.advance(secs(3590)).await;
+    a.client.fail_all(Some(Fault::Fail(BackendErrorKind::Busy)));
+    world.advance(secs(100)).await;
+    assert!(a.events().iter().any(|e| matches!(e, Event::Missed { .. })));
+    assert_eq!(log.all(), []);
+    a.client.fail_all(None);
+    world.advance(secs(60)).await;
+    assert_eq!(log.starts(), ["a 3600 #1"]);
+    assert_eq!(a.attempts("job").await[0].reason.as_str(), "catch-up");
+}
+
+#[tokio::test]
+async fn a_batch_that_fails_is_repeated_one_at_a_time() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    for job in 0..10 {
+        a.scheduler.every(format!("job {job}"), "1h", work(&world, &log, ms(0))).jitter("0s").add().await.unwrap();
+    }
+    a.client.fail_next(Verb::Claim, Fault::Fail(BackendErrorKind::Refused));
+    world.advance(secs(3610)).await;
+    assert_eq!(log.starts().len(), 10);
+    assert_eq!(a.client.sizes(Verb::Claim), [10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+}
+
+#[tokio::test]
+async fn a_won_claim_whose_answer_came_too_late_for_its_lease_is_not_started() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "1h", work(&world, &log, secs(1))).jitter("0s").max_late("10m").add().await.unwrap();
+    world.advance(ms(3_599_999)).await;
+    // The claim is sent, and the answer is read only after the process was frozen for longer than the lease.
+    a.client.fail_next(Verb::Claim, Fault::LoseReply);
+    world.clock.freeze(ms(1)).await;
+    world.clock.freeze(secs(20)).await;
+    world.advance(secs(30)).await;
+    let starts = log.of("start");
+    assert_eq!(starts.len(), 1, "{starts:?}");
+    assert_eq!(log.of("end").len(), 1);
+}
+
+#[tokio::test]
+async fn due_jobs_go_in_batches_and_their_ends_together() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    for job in 0..200 {
+        let handler = work(&world, &log, ms(50));
+        a.scheduler.every(format!("job {job:03}"), "1h", handler).jitter("0s").add().await.unwrap();
+    }
+    world.advance(secs(3605)).await;
+    assert_eq!(log.of("end").len(), 200);
+    assert_eq!(a.client.sizes(Verb::Claim), [64, 64, 64, 8]);
+    assert!(a.client.calls(Verb::Finish) <= 3, "{:?}", a.client.sizes(Verb::Finish));
+}
+
+#[tokio::test]
+async fn jittered_jobs_of_one_tick_go_in_at_most_four_groups() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    for job in 0..40 {
+        a.scheduler.every(format!("job {job}"), "1h", work(&world, &log, ms(0))).add().await.unwrap();
+    }
+    world.advance(secs(3605)).await;
+    assert_eq!(log.of("start").len(), 40);
+    assert_eq!(a.client.sizes(Verb::Claim), [10, 10, 10, 10]);
+}

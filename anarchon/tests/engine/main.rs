@@ -1,0 +1,13 @@
+//! The engine on a memory store, with a clock that is moved by hand: every scenario takes milliseconds and is the same
+//! each time.
+
+mod claims;
+mod clocks;
+mod leases;
+mod manual;
+mod refusals;
+mod retries;
+mod scale;
+mod slots;
+mod stopping;
+mod world;

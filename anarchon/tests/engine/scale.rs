@@ -1,0 +1,66 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anarchon::testing::Verb;
+use anarchon::{MemoryBackend, Overlap, Scheduler};
+use futures_util::StreamExt as _;
+
+use crate::world::{World, ms, secs};
+
+#[tokio::test]
+async fn a_hundred_thousand_jobs_are_fine() {
+    let world = World::new();
+    let a = world.instance("a").await;
+    let ran = Arc::new(AtomicU64::new(0));
+    futures_util::stream::iter(0..100_000)
+        .for_each_concurrent(1000, |job| {
+            let ran = ran.clone();
+            let scheduler = a.scheduler.clone();
+            async move {
+                let handler = move || {
+                    ran.fetch_add(1, Ordering::Relaxed);
+                    async {}
+                };
+                scheduler.cron(format!("job {job}"), "0 * * * *", handler).jitter("0s").add().await.unwrap();
+            }
+        })
+        .await;
+    assert!(a.client.calls(Verb::Register) < 5000, "{}", a.client.calls(Verb::Register));
+    world.advance(secs(3590)).await;
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
+    world.advance(secs(10)).await;
+    // A step of the manual clock gives other tasks a number of turns, not as many as they like.
+    for _ in 0..10_000 {
+        if ran.load(Ordering::Relaxed) == 100_000 {
+            break;
+        }
+        world.advance(ms(1)).await;
+    }
+    assert_eq!(ran.load(Ordering::Relaxed), 100_000);
+    assert_eq!(a.client.calls(Verb::Claim), 100_000_u64.div_ceil(64));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_handler_that_blocks_its_thread_for_several_leases_keeps_them() {
+    let store = MemoryBackend::new();
+    let backup = Scheduler::builder(store.clone()).lease("1s").instance_id("backup").start().await.unwrap();
+    let runner = Scheduler::builder(store).lease("1s").instance_id("runner").start().await.unwrap();
+    let starts = Arc::new(AtomicU64::new(0));
+    let blocking = |starts: Arc<AtomicU64>| {
+        move || {
+            let starts = starts.clone();
+            async move {
+                starts.fetch_add(1, Ordering::SeqCst);
+                std::thread::sleep(secs(4));
+            }
+        }
+    };
+    runner.every("job", "1h", blocking(starts.clone())).overlap(Overlap::Skip).add().await.unwrap();
+    backup.every("job", "1h", blocking(starts.clone())).add().await.unwrap();
+    // Both schedulers share this one thread for their handlers; it is blocked for four leases.
+    let run = runner.run_now_exclusive("job").await.unwrap();
+    assert_eq!(run.finished().await.unwrap().as_str(), "done");
+    assert_eq!(starts.load(Ordering::SeqCst), 1);
+    runner.stop().await.unwrap();
+    backup.stop().await.unwrap();
+}
