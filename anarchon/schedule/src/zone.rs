@@ -84,8 +84,14 @@ fn meant(name: &str) -> Option<&'static str> {
     }
     let word = word.replace([' ', '-'], "_");
     let names = || chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
-    let same = |zone: &&str| zone.replace('-', "_").eq_ignore_ascii_case(&word);
-    if let Some(zone) = names().find(same) {
+    let same = |name: &str| {
+        let bytes = name.bytes().map(|b| if b == b'-' { b'_' } else { b });
+        name.len() == word.len()
+            && bytes
+                .zip(word.bytes())
+                .all(|(a, b)| a.eq_ignore_ascii_case(&b))
+    };
+    if let Some(zone) = names().find(|zone| same(zone)) {
         return Some(zone);
     }
     if let Some((_, zone)) = ABBREVIATIONS.iter().find(|(short, _)| short.eq_ignore_ascii_case(&word)) {
@@ -94,12 +100,11 @@ fn meant(name: &str) -> Option<&'static str> {
     if fixed_offset(name) {
         return None;
     }
-    // a city without its region: the name of the region comes first in a zone's name
-    let city = |zone: &str| zone.rsplit('/').next().unwrap_or_default().to_owned();
-    if let Some(zone) = names().find(|zone| zone.contains('/') && city(zone).eq_ignore_ascii_case(&word)) {
-        return Some(zone);
-    }
-    suggest::closest(&word, names())
+    // a city without its region
+    let city = |zone: &str| zone.rsplit_once('/').is_some_and(|(_, city)| same(city));
+    names()
+        .find(|zone| city(zone))
+        .or_else(|| suggest::closest(&word, names()))
 }
 
 /// `+02:00`, `UTC+2`, `GMT-5`: an offset, with or without a word before it.
