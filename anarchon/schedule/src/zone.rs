@@ -86,10 +86,7 @@ fn meant(name: &str) -> Option<&'static str> {
     let names = || chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
     let same = |name: &str| {
         let bytes = name.bytes().map(|b| if b == b'-' { b'_' } else { b });
-        name.len() == word.len()
-            && bytes
-                .zip(word.bytes())
-                .all(|(a, b)| a.eq_ignore_ascii_case(&b))
+        name.len() == word.len() && bytes.zip(word.bytes()).all(|(a, b)| a.eq_ignore_ascii_case(&b))
     };
     if let Some(zone) = names().find(|zone| same(zone)) {
         return Some(zone);
@@ -102,9 +99,7 @@ fn meant(name: &str) -> Option<&'static str> {
     }
     // a city without its region
     let city = |zone: &str| zone.rsplit_once('/').is_some_and(|(_, city)| same(city));
-    names()
-        .find(|zone| city(zone))
-        .or_else(|| suggest::closest(&word, names()))
+    names().find(|zone| city(zone)).or_else(|| suggest::closest(&word, names()))
 }
 
 /// `+02:00`, `UTC+2`, `GMT-5`: an offset, with or without a word before it.

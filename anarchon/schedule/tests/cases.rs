@@ -22,31 +22,15 @@ fn cases() -> Vec<Case> {
     let case = |row: &'static str| {
         let row = row.strip_suffix(" |").unwrap_or(row);
         let cells: Vec<&'static str> = row.splitn(7, " | ").collect();
-        let [id, kind, line, zone, from, slots] = cells[..6] else {
-            panic!("{row:?} has {} cells", cells.len())
-        };
-        let slots = if slots == "-" {
-            Vec::new()
-        } else {
-            slots.split(' ').map(ms).collect()
-        };
-        Case {
-            id,
-            kind,
-            line: unescape(line),
-            zone,
-            from,
-            slots,
-        }
+        let [id, kind, line, zone, from, slots] = cells[..6] else { panic!("{row:?} has {} cells", cells.len()) };
+        let slots = if slots == "-" { Vec::new() } else { slots.split(' ').map(ms).collect() };
+        Case { id, kind, line: unescape(line), zone, from, slots }
     };
     rows.map(case).collect()
 }
 
 fn unescape(line: &str) -> String {
-    line.replace("\\t", "\t")
-        .replace("\\n", "\n")
-        .replace("\\0", "\0")
-        .replace("\\u{a0}", "\u{a0}")
+    line.replace("\\t", "\t").replace("\\n", "\n").replace("\\0", "\0").replace("\\u{a0}", "\u{a0}")
 }
 
 fn texts(slots: &[i64]) -> Vec<String> {
@@ -63,13 +47,9 @@ fn fault(case: &Case) -> Option<String> {
             let span = error.span().expect("every refusal has a place");
             let caret = error.caret(&case.line);
             return match () {
-                () if case.line.get(span.clone()).is_none() => {
-                    Some(format!("{span:?} is no part of the line"))
-                }
+                () if case.line.get(span.clone()).is_none() => Some(format!("{span:?} is no part of the line")),
                 () if caret.lines().count() != 2 => Some(format!("{caret:?} has not two lines")),
-                () if error.to_string().ends_with('.') => {
-                    Some(format!("{error} ends with a full stop"))
-                }
+                () if error.to_string().ends_with('.') => Some(format!("{error} ends with a full stop")),
                 () => None,
             };
         }
@@ -90,42 +70,18 @@ fn every_case_of_the_table_has_its_answer() {
     let faults: Vec<String> = cases
         .iter()
         .filter_map(|case| {
-            Some(format!(
-                "{} `{}` in {} from {}: {}",
-                case.id,
-                case.line,
-                case.zone,
-                case.from,
-                fault(case)?
-            ))
+            Some(format!("{} `{}` in {} from {}: {}", case.id, case.line, case.zone, case.from, fault(case)?))
         })
         .collect();
-    assert!(
-        faults.is_empty(),
-        "{} of {} cases:\n{}",
-        faults.len(),
-        cases.len(),
-        faults.join("\n")
-    );
+    assert!(faults.is_empty(), "{} of {} cases:\n{}", faults.len(), cases.len(), faults.join("\n"));
 }
 
 #[test]
 fn the_table_is_complete() {
     let cases = cases();
     let count = |kind: &str| cases.iter().filter(|case| case.kind == kind).count();
-    let counts =
-        ["must", "ext", "fine", "reject", "never", "latest"].map(|kind| (kind, count(kind)));
-    assert_eq!(
-        counts,
-        [
-            ("must", 75),
-            ("ext", 15),
-            ("fine", 4),
-            ("reject", 51),
-            ("never", 3),
-            ("latest", 9)
-        ]
-    );
+    let counts = ["must", "ext", "fine", "reject", "never", "latest"].map(|kind| (kind, count(kind)));
+    assert_eq!(counts, [("must", 75), ("ext", 15), ("fine", 4), ("reject", 51), ("never", 3), ("latest", 9)]);
     let mut ids: Vec<&str> = cases.iter().map(|case| case.id).collect();
     ids.sort_unstable();
     ids.dedup();

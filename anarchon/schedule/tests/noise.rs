@@ -24,16 +24,10 @@ const ENDS: [i64; 12] = [
 
 fn check_error(text: &str, error: &ParseError) {
     if let Some(span) = error.span() {
-        assert!(
-            text.get(span.clone()).is_some(),
-            "{text:?}: {span:?} cuts a character"
-        );
+        assert!(text.get(span.clone()).is_some(), "{text:?}: {span:?} cuts a character");
     }
     let said = error.to_string();
-    assert!(
-        said.len() < 400 && !said.contains(char::is_control) && !said.ends_with('.'),
-        "{text:?}: {said:?}"
-    );
+    assert!(said.len() < 400 && !said.contains(char::is_control) && !said.ends_with('.'), "{text:?}: {said:?}");
     assert_eq!(error.caret(text).lines().count(), 2, "{text:?}");
 }
 
@@ -41,14 +35,8 @@ fn check_schedule(schedule: &Schedule, random: &mut Random) {
     let anywhere = random.next() as i64;
     for at in ENDS.into_iter().chain([anywhere]) {
         let (next, latest) = (schedule.next(at), schedule.latest(at));
-        assert!(
-            next.is_none_or(|slot| slot > at),
-            "{schedule:?} after {at}: {next:?}"
-        );
-        assert!(
-            latest.is_none_or(|slot| slot <= at),
-            "{schedule:?} at {at}: {latest:?}"
-        );
+        assert!(next.is_none_or(|slot| slot > at), "{schedule:?} after {at}: {next:?}");
+        assert!(latest.is_none_or(|slot| slot <= at), "{schedule:?} at {at}: {latest:?}");
         if let Some(slot) = next {
             assert_eq!(schedule.latest(slot), next, "{schedule:?} after {at}");
         }
@@ -61,8 +49,7 @@ fn check_schedule(schedule: &Schedule, random: &mut Random) {
 
 fn check(text: &str, random: &mut Random) {
     let zone = chrono_tz::TZ_VARIANTS[random.below(chrono_tz::TZ_VARIANTS.len() as u64) as usize];
-    let parsed = [Dialect::Unix, Dialect::Quartz]
-        .map(|dialect| Cron::parse(text, dialect, zone).map(Schedule::from));
+    let parsed = [Dialect::Unix, Dialect::Quartz].map(|dialect| Cron::parse(text, dialect, zone).map(Schedule::from));
     let instants = [None, Some(zone)].map(|zone| At::parse(text, zone).map(Schedule::from));
     for parsed in parsed.into_iter().chain(instants) {
         match parsed {
@@ -160,9 +147,7 @@ fn good_texts_with_one_sign_changed_are_read_or_refused() {
     for _ in 0..12_000 {
         let mut chars: Vec<char> = random.pick(&good).chars().collect();
         let at = random.below(chars.len() as u64) as usize;
-        let sign = *random.pick(&[
-            &'*', &'/', &'-', &',', &' ', &'0', &'9', &'L', &'W', &'#', &'\0', &'☃', &'Z', &':',
-        ]);
+        let sign = *random.pick(&[&'*', &'/', &'-', &',', &' ', &'0', &'9', &'L', &'W', &'#', &'\0', &'☃', &'Z', &':']);
         match random.below(3) {
             0 => chars[at] = sign,
             1 => chars.insert(at, sign),
@@ -178,17 +163,12 @@ fn inputs_of_a_hundred_kilobytes_are_read_or_refused_in_one_pass() {
     let mut random = Random(12);
     let long = 100_000;
     let units = [
-        " ", "\t", "\n", "*", ",", "1,", "*,", "0-59/1,", "-", "/", "#", "9", "0", "L,", "1W,",
-        "MON,", "☃", "\0", "* ", "@", "@daily ", "1h", "9m", "Europe/", "2027-",
+        " ", "\t", "\n", "*", ",", "1,", "*,", "0-59/1,", "-", "/", "#", "9", "0", "L,", "1W,", "MON,", "☃", "\0",
+        "* ", "@", "@daily ", "1h", "9m", "Europe/", "2027-",
     ];
     for unit in units {
         let many = unit.repeat(long / unit.len());
-        for text in [
-            many.clone(),
-            format!("{many}1 * * * *"),
-            format!("* * * * {many}1"),
-            format!("1{many}"),
-        ] {
+        for text in [many.clone(), format!("{many}1 * * * *"), format!("* * * * {many}1"), format!("1{many}")] {
             check(&text, &mut random);
         }
     }
@@ -200,20 +180,8 @@ fn inputs_of_a_hundred_kilobytes_are_read_or_refused_in_one_pass() {
 #[test]
 fn schedules_answer_at_the_ends_of_time() {
     let mut random = Random(13);
-    for zone in [
-        "UTC",
-        "America/New_York",
-        "Australia/Lord_Howe",
-        "Pacific/Apia",
-        "Africa/Casablanca",
-    ] {
-        for line in [
-            "* * * * * *",
-            "0 0 29 2 *",
-            "30 2 * * *",
-            "0 0 * 2 SUN#5",
-            "*/7 1-3 L * ?",
-        ] {
+    for zone in ["UTC", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Africa/Casablanca"] {
+        for line in ["* * * * * *", "0 0 29 2 *", "30 2 * * *", "0 0 * 2 SUN#5", "*/7 1-3 L * ?"] {
             check_schedule(&support::cron(line, zone), &mut random);
         }
         check_schedule(&support::quartz("0 0 0 1 1 ? 2100", zone), &mut random);
@@ -221,10 +189,7 @@ fn schedules_answer_at_the_ends_of_time() {
     // the last second that has a number in milliseconds, and none after it
     let secondly = support::cron("* * * * * *", "Asia/Tokyo");
     assert_eq!(secondly.next(i64::MAX), None);
-    assert_eq!(
-        secondly.next(i64::MAX - 1_000),
-        Some(i64::MAX / 1_000 * 1_000)
-    );
+    assert_eq!(secondly.next(i64::MAX - 1_000), Some(i64::MAX / 1_000 * 1_000));
     assert_eq!(secondly.latest(i64::MAX), Some(i64::MAX / 1_000 * 1_000));
     assert_eq!(secondly.latest(i64::MIN), None);
 }

@@ -64,9 +64,7 @@ struct Field {
 
 impl Field {
     fn has(&self, value: u32) -> bool {
-        self.items
-            .iter()
-            .any(|item| matches!(item, Item::Values(values) if values.contains(&value)))
+        self.items.iter().any(|item| matches!(item, Item::Values(values) if values.contains(&value)))
     }
 
     fn starts_with_star(&self) -> bool {
@@ -81,20 +79,13 @@ impl Field {
                 length > *before && date.day() == length - before
             }
             Item::LastWorkday => {
-                Some(date)
-                    == (0..7)
-                        .map(|n| last_of_month(date) - chrono::Days::new(n))
-                        .find(|d| workday(*d))
+                Some(date) == (0..7).map(|n| last_of_month(date) - chrono::Days::new(n)).find(|d| workday(*d))
             }
             Item::NearestWorkday(day) => {
                 let near = date.with_day(*day);
                 let distance = |d: &NaiveDate| (d.day().abs_diff(*day), *d);
-                let nearest = near.and_then(|_| {
-                    days_of_month(date)
-                        .into_iter()
-                        .filter(|d| workday(*d))
-                        .min_by_key(distance)
-                });
+                let nearest =
+                    near.and_then(|_| days_of_month(date).into_iter().filter(|d| workday(*d)).min_by_key(distance));
                 Some(date) == nearest
             }
             Item::NthWeekday(..) | Item::LastWeekday(_) => {
@@ -108,9 +99,7 @@ impl Field {
         self.items.iter().any(|item| match item {
             Item::Values(values) => values.iter().any(|v| v % 7 == weekday),
             Item::NthWeekday(day, k) => *day == weekday && date.day().div_ceil(7) == *k,
-            Item::LastWeekday(day) => {
-                *day == weekday && (date + chrono::Days::new(7)).month() != date.month()
-            }
+            Item::LastWeekday(day) => *day == weekday && (date + chrono::Days::new(7)).month() != date.month(),
             _ => unreachable!("no day stands in the weekday field"),
         })
     }
@@ -142,60 +131,31 @@ struct Line {
 
 impl Line {
     fn random(random: &mut Random, seconds: bool) -> Self {
-        let zero = || Field {
-            text: "0".to_owned(),
-            items: vec![Item::Values(vec![0])],
-        };
-        let second = if seconds {
-            plain(random, 0, 59, &[])
-        } else {
-            zero()
-        };
+        let zero = || Field { text: "0".to_owned(), items: vec![Item::Values(vec![0])] };
+        let second = if seconds { plain(random, 0, 59, &[]) } else { zero() };
         // mostly the hours in which clocks change, or else most lines would say nothing about changes
         let hour = match random.below(3) {
             0 => plain(random, 0, 23, &[]),
             1 => {
                 let hour = random.within(0, 3);
-                Field {
-                    text: hour.to_string(),
-                    items: vec![Item::Values(vec![hour])],
-                }
+                Field { text: hour.to_string(), items: vec![Item::Values(vec![hour])] }
             }
-            _ => Field {
-                text: "0-3".to_owned(),
-                items: vec![Item::Values((0..=3).collect())],
-            },
+            _ => Field { text: "0-3".to_owned(), items: vec![Item::Values((0..=3).collect())] },
         };
         let minute = plain(random, 0, 59, &[]);
         let mut any = |chance, field: fn(&mut Random) -> Field| {
-            if random.below(10) < chance {
-                field(random)
-            } else {
-                star()
-            }
+            if random.below(10) < chance { field(random) } else { star() }
         };
         let month = any(2, |random| plain(random, 1, 12, &MONTHS));
         let day = any(3, days);
         let weekday = any(3, weekdays);
         let clock = [&minute, &hour];
-        let wild = clock.iter().any(|field| field.starts_with_star())
-            || (seconds && second.starts_with_star());
-        let mut fields = [&minute, &hour, &day, &month, &weekday]
-            .map(|field| field.text.as_str())
-            .join(" ");
+        let wild = clock.iter().any(|field| field.starts_with_star()) || (seconds && second.starts_with_star());
+        let mut fields = [&minute, &hour, &day, &month, &weekday].map(|field| field.text.as_str()).join(" ");
         if seconds {
             fields = format!("{} {fields}", second.text);
         }
-        Self {
-            text: fields,
-            second,
-            minute,
-            hour,
-            day,
-            month,
-            weekday,
-            wild,
-        }
+        Self { text: fields, second, minute, hour, day, month, weekday, wild }
     }
 
     fn names(&self, wall: NaiveDateTime) -> bool {
@@ -208,24 +168,15 @@ impl Line {
 
     fn names_day(&self, date: NaiveDate) -> bool {
         let (day, weekday) = (self.day.day(date), self.weekday.weekday(date));
-        if self.day.starts_with_star() || self.weekday.starts_with_star() {
-            day && weekday
-        } else {
-            day || weekday
-        }
+        if self.day.starts_with_star() || self.weekday.starts_with_star() { day && weekday } else { day || weekday }
     }
 }
 
-const MONTHS: [&str; 12] = [
-    "JAN", "FEB", "mar", "Apr", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
-];
+const MONTHS: [&str; 12] = ["JAN", "FEB", "mar", "Apr", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "tue", "Wed", "THU", "FRI", "SAT"];
 
 fn star() -> Field {
-    Field {
-        text: "*".to_owned(),
-        items: vec![Item::Values((0..=59).collect())],
-    }
+    Field { text: "*".to_owned(), items: vec![Item::Values((0..=59).collect())] }
 }
 
 fn plain(random: &mut Random, min: u32, max: u32, names: &[&str]) -> Field {
@@ -235,30 +186,18 @@ fn plain(random: &mut Random, min: u32, max: u32, names: &[&str]) -> Field {
         texts.push(text);
         items.push(Item::Values(values));
     }
-    Field {
-        text: texts.join(","),
-        items,
-    }
+    Field { text: texts.join(","), items }
 }
 
 fn item(random: &mut Random, min: u32, max: u32, names: &[&str]) -> (String, Vec<u32>) {
     let mut value = || {
         let value = random.within(min, max);
-        let name = names
-            .get((value - min) as usize)
-            .filter(|_| random.below(2) == 0);
-        (
-            value,
-            name.map_or_else(|| value.to_string(), |name| (*name).to_owned()),
-        )
+        let name = names.get((value - min) as usize).filter(|_| random.below(2) == 0);
+        (value, name.map_or_else(|| value.to_string(), |name| (*name).to_owned()))
     };
     let ((a, a_text), (b, b_text)) = (value(), value());
     // a range over the end goes on from the start
-    let range: Vec<u32> = if a <= b {
-        (a..=b).collect()
-    } else {
-        (a..=max).chain(min..=b).collect()
-    };
+    let range: Vec<u32> = if a <= b { (a..=b).collect() } else { (a..=max).chain(min..=b).collect() };
     let step = random.within(1, max - min + 1);
     let stepped = |values: Vec<u32>| values.into_iter().step_by(step as usize).collect();
     match random.below(6) {
@@ -281,10 +220,7 @@ fn days(random: &mut Random) -> Field {
         4 => ("?".to_owned(), Item::Values((1..=31).collect())),
         _ => return plain(random, 1, 31, &[]),
     };
-    Field {
-        text,
-        items: vec![item],
-    }
+    Field { text, items: vec![item] }
 }
 
 fn weekdays(random: &mut Random) -> Field {
@@ -293,29 +229,20 @@ fn weekdays(random: &mut Random) -> Field {
         0 => (format!("{day}L"), Item::LastWeekday(day)),
         1 => {
             let k = random.within(1, 5);
-            (
-                format!("{}#{k}", WEEKDAYS[day as usize]),
-                Item::NthWeekday(day, k),
-            )
+            (format!("{}#{k}", WEEKDAYS[day as usize]), Item::NthWeekday(day, k))
         }
         2 => ("7".to_owned(), Item::Values(vec![7])),
         _ => return plain(random, 0, 6, &WEEKDAYS),
     };
-    Field {
-        text,
-        items: vec![item],
-    }
+    Field { text, items: vec![item] }
 }
 
 fn local(zone: Tz, instant: i64) -> NaiveDateTime {
-    zone.from_utc_datetime(&DateTime::from_timestamp(instant, 0).unwrap().naive_utc())
-        .naive_local()
+    zone.from_utc_datetime(&DateTime::from_timestamp(instant, 0).unwrap().naive_utc()).naive_local()
 }
 
 fn offset(zone: Tz, instant: i64) -> i32 {
-    zone.offset_from_utc_datetime(&DateTime::from_timestamp(instant, 0).unwrap().naive_utc())
-        .fix()
-        .local_minus_utc()
+    zone.offset_from_utc_datetime(&DateTime::from_timestamp(instant, 0).unwrap().naive_utc()).fix().local_minus_utc()
 }
 
 /// The first instants with a new offset, from 2000 to 2037.
@@ -330,9 +257,9 @@ fn changes(zone: Tz) -> Vec<i64> {
         while high - low > 1 {
             let middle = low + (high - low) / 2;
             if offset(zone, middle) == offset(zone, day) {
-                low = middle
+                low = middle;
             } else {
-                high = middle
+                high = middle;
             }
         }
         changes.push(high);
@@ -349,13 +276,7 @@ struct Window {
 impl Window {
     fn new(zone: Tz, from: i64, to: i64, step: i64) -> Self {
         let from = from - from.rem_euclid(step);
-        Self {
-            walls: (from..=to)
-                .step_by(step as usize)
-                .map(|at| (at, local(zone, at)))
-                .collect(),
-            step,
-        }
+        Self { walls: (from..=to).step_by(step as usize).map(|at| (at, local(zone, at))).collect(), step }
     }
 
     /// The slots of a line: the rules, looked at instant by instant.
@@ -388,67 +309,34 @@ impl Window {
 }
 
 /// Compares a line with its simulation in `(from, to]`: walked, and asked for from anywhere in both directions.
-fn compare(
-    random: &mut Random,
-    schedule: &Schedule,
-    line: &Line,
-    zone: &str,
-    all: &[i64],
-    from: i64,
-    to: i64,
-) {
-    let slots: Vec<i64> = all
-        .iter()
-        .copied()
-        .filter(|at| (from + 1..=to).contains(at))
-        .collect();
+fn compare(random: &mut Random, schedule: &Schedule, line: &Line, zone: &str, all: &[i64], from: i64, to: i64) {
+    let slots: Vec<i64> = all.iter().copied().filter(|at| (from + 1..=to).contains(at)).collect();
     let name = || format!("`{}` in {zone}", line.text);
     let mut walked = Vec::new();
     let mut at = from * 1000;
     while let Some(slot) = schedule.next(at).filter(|slot| *slot <= to * 1000) {
-        assert!(
-            slot > at && slot % 1000 == 0,
-            "{} after {}: {}",
-            name(),
-            utc(at),
-            utc(slot)
-        );
+        assert!(slot > at && slot % 1000 == 0, "{} after {}: {}", name(), utc(at), utc(slot));
         walked.push(slot / 1000);
         at = slot;
     }
     if walked != slots {
         let text = |list: &[i64]| list.iter().map(|at| utc(at * 1000)).collect::<Vec<_>>();
-        panic!(
-            "{} from {}:\n walked {:?}\n oracle {:?}",
-            name(),
-            utc(from * 1000),
-            text(&walked),
-            text(&slots)
-        );
+        panic!("{} from {}:\n walked {:?}\n oracle {:?}", name(), utc(from * 1000), text(&walked), text(&slots));
     }
     for _ in 0..12 {
         // fractions of a second are part of a query
         let asked = random.instant(from * 1000, to * 1000);
-        let next = slots
-            .iter()
-            .copied()
-            .find(|slot| slot * 1000 > asked)
-            .map(|slot| slot * 1000);
+        let next = slots.iter().copied().find(|slot| slot * 1000 > asked).map(|slot| slot * 1000);
         match schedule.next(asked) {
             Some(slot) if slot <= to * 1000 => {
-                assert_eq!(Some(slot), next, "{} after {}", name(), utc(asked))
+                assert_eq!(Some(slot), next, "{} after {}", name(), utc(asked));
             }
             _ => assert_eq!(None, next, "{} after {}", name(), utc(asked)),
         }
-        let latest = slots
-            .iter()
-            .copied()
-            .rev()
-            .find(|slot| slot * 1000 <= asked)
-            .map(|slot| slot * 1000);
+        let latest = slots.iter().copied().rev().find(|slot| slot * 1000 <= asked).map(|slot| slot * 1000);
         match schedule.latest(asked) {
             Some(slot) if slot > from * 1000 => {
-                assert_eq!(Some(slot), latest, "{} at {}", name(), utc(asked))
+                assert_eq!(Some(slot), latest, "{} at {}", name(), utc(asked));
             }
             _ => assert_eq!(None, latest, "{} at {}", name(), utc(asked)),
         }
@@ -459,11 +347,7 @@ fn compare(
 fn accepted(random: &mut Random, zone: &str, seconds: bool) -> (Line, Schedule) {
     loop {
         let line = Line::random(random, seconds);
-        match anarchon_schedule::Cron::parse(
-            &line.text,
-            anarchon_schedule::Dialect::Unix,
-            zone::parse(zone).unwrap(),
-        ) {
+        match anarchon_schedule::Cron::parse(&line.text, anarchon_schedule::Dialect::Unix, zone::parse(zone).unwrap()) {
             Ok(cron) => return (line, cron.into()),
             Err(error) => assert_eq!(error.message(), "this date never comes", "{}", line.text),
         }
@@ -484,25 +368,15 @@ fn slots_around_every_clock_change_are_those_of_a_minute_by_minute_simulation() 
                 let all = window.slots(&line);
                 // a start at some minute, not always at the same distance from the change
                 let from = change - random.instant(HOUR, 26 * HOUR);
-                let to = if n == 0 {
-                    change + 28 * HOUR
-                } else {
-                    change + random.instant(HOUR, 8 * HOUR)
-                };
+                let to = if n == 0 { change + 28 * HOUR } else { change + random.instant(HOUR, 8 * HOUR) };
                 compare(&mut random, &schedule, &line, name, &all, from, to);
                 lines += 1;
                 slots += all.len();
             }
         }
     }
-    println!(
-        "{windows} clock changes in {} zones, {lines} lines, {slots} slots",
-        ZONES.len()
-    );
-    assert!(
-        windows > 1_000 && slots > 100_000,
-        "{windows} changes, {slots} slots"
-    );
+    println!("{windows} clock changes in {} zones, {lines} lines, {slots} slots", ZONES.len());
+    assert!(windows > 1_000 && slots > 100_000, "{windows} changes, {slots} slots");
 }
 
 #[test]
@@ -517,15 +391,7 @@ fn lines_with_seconds_are_those_of_a_second_by_second_simulation() {
             for _ in 0..3 {
                 let (line, schedule) = accepted(&mut random, name, true);
                 let all = window.slots(&line);
-                compare(
-                    &mut random,
-                    &schedule,
-                    &line,
-                    name,
-                    &all,
-                    change - 600,
-                    change + 600,
-                );
+                compare(&mut random, &schedule, &line, name, &all, change - 600, change + 600);
             }
         }
     }
@@ -534,22 +400,12 @@ fn lines_with_seconds_are_those_of_a_second_by_second_simulation() {
 #[test]
 fn days_of_a_line_are_those_of_a_calendar_read_day_by_day() {
     let mut random = Random(3);
-    let day = |date: NaiveDate| {
-        date.and_hms_opt(12, 0, 0)
-            .unwrap()
-            .and_utc()
-            .timestamp_millis()
-    };
+    let day = |date: NaiveDate| date.and_hms_opt(12, 0, 0).unwrap().and_utc().timestamp_millis();
     for _ in 0..300 {
         let (mut line, _) = accepted(&mut random, "UTC", false);
         (line.day, line.weekday) = (days(&mut random), weekdays(&mut random));
-        let text = format!(
-            "0 12 {} {} {}",
-            line.day.text, line.month.text, line.weekday.text
-        );
-        let Ok(parsed) =
-            anarchon_schedule::Cron::parse(&text, anarchon_schedule::Dialect::Unix, Tz::UTC)
-        else {
+        let text = format!("0 12 {} {} {}", line.day.text, line.month.text, line.weekday.text);
+        let Ok(parsed) = anarchon_schedule::Cron::parse(&text, anarchon_schedule::Dialect::Unix, Tz::UTC) else {
             continue;
         };
         let schedule = Schedule::from(parsed);
@@ -561,10 +417,7 @@ fn days_of_a_line_are_those_of_a_calendar_read_day_by_day() {
             .map(|date| day(*date))
             .collect();
         let (mut at, mut walked) = (day(first) - 1, Vec::new());
-        while let Some(slot) = schedule
-            .next(at)
-            .filter(|slot| *slot <= day(*dates.last().unwrap()))
-        {
+        while let Some(slot) = schedule.next(at).filter(|slot| *slot <= day(*dates.last().unwrap())) {
             walked.push(slot);
             at = slot;
         }
@@ -582,10 +435,7 @@ fn days_of_a_line_are_those_of_a_calendar_read_day_by_day() {
 #[test]
 fn looking_back_undoes_looking_ahead_in_every_zone() {
     let mut random = Random(4);
-    let zones: Vec<&str> = chrono_tz::TZ_VARIANTS
-        .iter()
-        .map(|zone| zone.name())
-        .collect();
+    let zones: Vec<&str> = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name()).collect();
     // from 1850, before most zones had a standard time, to the end of the tables and past it
     let (from, to) = (-3_786_825_600_000, 4_417_977_600_000);
     for _ in 0..8_000 {
@@ -594,19 +444,9 @@ fn looking_back_undoes_looking_ahead_in_every_zone() {
         let (line, schedule) = accepted(&mut random, zone, seconds);
         let asked = random.instant(from, to);
         let name = || format!("`{}` in {zone} at {}", line.text, utc(asked));
-        let next = schedule
-            .next(asked)
-            .unwrap_or_else(|| panic!("{} has no slot", name()));
-        let latest = schedule
-            .latest(asked)
-            .unwrap_or_else(|| panic!("{} had no slot", name()));
-        assert!(
-            latest <= asked && asked < next,
-            "{}: {} and {}",
-            name(),
-            utc(latest),
-            utc(next)
-        );
+        let next = schedule.next(asked).unwrap_or_else(|| panic!("{} has no slot", name()));
+        let latest = schedule.latest(asked).unwrap_or_else(|| panic!("{} had no slot", name()));
+        assert!(latest <= asked && asked < next, "{}: {} and {}", name(), utc(latest), utc(next));
         assert_eq!(schedule.latest(next), Some(next), "{}", name());
         assert_eq!(schedule.latest(next - 1), Some(latest), "{}", name());
         assert_eq!(schedule.next(latest), Some(next), "{}", name());
@@ -624,20 +464,8 @@ fn looking_back_undoes_looking_ahead_in_every_zone() {
 fn a_rare_line_is_found_from_any_distance() {
     // a clock change lies between each start and the slot, and neither is near it
     let schedule = cron("30 2 29 2 *", "America/New_York");
-    for start in [
-        "2024-03-01T00:00:00Z",
-        "2025-07-01T00:00:00Z",
-        "2027-11-30T00:00:00Z",
-        "2028-02-29T07:29:59Z",
-    ] {
-        assert_eq!(
-            schedule.next(support::ms(start)),
-            Some(support::ms("2028-02-29T07:30:00Z")),
-            "{start}"
-        );
+    for start in ["2024-03-01T00:00:00Z", "2025-07-01T00:00:00Z", "2027-11-30T00:00:00Z", "2028-02-29T07:29:59Z"] {
+        assert_eq!(schedule.next(support::ms(start)), Some(support::ms("2028-02-29T07:30:00Z")), "{start}");
     }
-    assert_eq!(
-        schedule.latest(support::ms("2028-02-29T07:29:59Z")),
-        Some(support::ms("2024-02-29T07:30:00Z"))
-    );
+    assert_eq!(schedule.latest(support::ms("2028-02-29T07:29:59Z")), Some(support::ms("2024-02-29T07:30:00Z")));
 }

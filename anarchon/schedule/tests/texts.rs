@@ -38,11 +38,7 @@ fn a_zone_that_is_meant_is_named() {
     ];
     for (text, name) in cases {
         let error = zone::parse(text).unwrap_err();
-        assert_eq!(
-            error.hint(),
-            Some(format!("did you mean `{name}`?").as_str()),
-            "{text}"
-        );
+        assert_eq!(error.hint(), Some(format!("did you mean `{name}`?").as_str()), "{text}");
         assert_eq!(error.span(), Some(0..text.len()));
         assert!(zone::parse(name).is_ok());
     }
@@ -50,25 +46,14 @@ fn a_zone_that_is_meant_is_named() {
 
 #[test]
 fn a_zone_that_nobody_can_guess_is_refused_with_an_example() {
-    for text in [
-        "",
-        "  ",
-        "Mars/Olympus_Mons",
-        "Europe/Paris\0",
-        "\u{1b}[31m",
-        "⏰",
-        &"Europe/".repeat(10_000),
-    ] {
+    for text in ["", "  ", "Mars/Olympus_Mons", "Europe/Paris\0", "\u{1b}[31m", "⏰", &"Europe/".repeat(10_000)] {
         let error = zone::parse(text).unwrap_err();
         assert!(error.to_string().len() < 250, "{error}");
         assert!(!error.to_string().contains(char::is_control), "{error:?}");
         assert_eq!(error.caret(text).lines().count(), 2, "{text:?}");
     }
     let hint = "write an IANA name such as `Europe/Paris`, `America/New_York` or `UTC`";
-    assert_eq!(
-        zone::parse("Mars/Olympus_Mons").unwrap_err().hint(),
-        Some(hint)
-    );
+    assert_eq!(zone::parse("Mars/Olympus_Mons").unwrap_err().hint(), Some(hint));
     assert_eq!(zone::parse("").unwrap_err().message(), "an empty time zone");
 }
 
@@ -83,25 +68,12 @@ fn an_offset_is_no_zone() {
 #[test]
 fn the_tables_have_a_release() {
     let year: String = zone::TZDATA_VERSION.chars().take(4).collect();
-    assert!(
-        year.parse::<u32>().is_ok_and(|year| year >= 2025),
-        "{}",
-        zone::TZDATA_VERSION
-    );
+    assert!(year.parse::<u32>().is_ok_and(|year| year >= 2025), "{}", zone::TZDATA_VERSION);
 }
 
 #[test]
 fn suggestions_are_close_and_words_of_another_kind_are_left_alone() {
-    let options = [
-        "every",
-        "cron",
-        "at",
-        "offset",
-        "timezone",
-        "max_late",
-        "max_attempts",
-        "overlap",
-    ];
+    let options = ["every", "cron", "at", "offset", "timezone", "max_late", "max_attempts", "overlap"];
     let cases = [
         ("evry", Some("every")),
         ("corn", Some("cron")),
@@ -137,16 +109,8 @@ fn a_local_time_without_a_zone_is_utc() {
         ("9999-12-31T23:59:59", "9999-12-31T23:59:59Z"),
     ];
     for (text, instant) in cases {
-        assert_eq!(
-            At::parse(text, None).map(|at| at.instant_ms()),
-            Ok(ms(instant)),
-            "{text}"
-        );
-        assert_eq!(
-            At::parse(text, Some(Tz::UTC)),
-            At::parse(text, None),
-            "{text}"
-        );
+        assert_eq!(At::parse(text, None).map(|at| at.instant_ms()), Ok(ms(instant)), "{text}");
+        assert_eq!(At::parse(text, Some(Tz::UTC)), At::parse(text, None), "{text}");
     }
 }
 
@@ -159,55 +123,26 @@ fn an_offset_of_its_own_needs_no_zone() {
         "2026-12-31T09:30-05:30",
         "2026-12-31T15:00:00.000-00:00",
     ] {
-        assert_eq!(
-            At::parse(text, None).map(|at| at.instant_ms()),
-            Ok(ms("2026-12-31T15:00:00Z")),
-            "{text}"
-        );
+        assert_eq!(At::parse(text, None).map(|at| at.instant_ms()), Ok(ms("2026-12-31T15:00:00Z")), "{text}");
     }
     let text = "2027-01-01T00:00:00+09:00";
     let error = At::parse(text, Some(Tz::Asia__Tokyo)).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "both an offset and a time zone; leave out one of them"
-    );
+    assert_eq!(error.to_string(), "both an offset and a time zone; leave out one of them");
     assert_eq!(&text[error.span().unwrap()], "+09:00");
 }
 
 #[test]
 fn a_local_instant_follows_the_rules_for_fixed_times() {
-    let at =
-        |text, zone| At::parse(text, Some(zone::parse(zone).unwrap())).map(|at| at.instant_ms());
-    assert_eq!(
-        at("2027-01-01T00:00:00", "Asia/Tokyo"),
-        Ok(ms("2026-12-31T15:00:00Z"))
-    );
+    let at = |text, zone| At::parse(text, Some(zone::parse(zone).unwrap())).map(|at| at.instant_ms());
+    assert_eq!(at("2027-01-01T00:00:00", "Asia/Tokyo"), Ok(ms("2026-12-31T15:00:00Z")));
     // left out: the first instant after the gap, whatever the fraction
-    assert_eq!(
-        at("2026-03-08T02:30:00.250", "America/New_York"),
-        Ok(ms("2026-03-08T07:00:00Z"))
-    );
-    assert_eq!(
-        at("2026-03-08T02:00:00", "America/New_York"),
-        Ok(ms("2026-03-08T07:00:00Z"))
-    );
-    assert_eq!(
-        at("2026-03-08T03:00:00", "America/New_York"),
-        Ok(ms("2026-03-08T07:00:00Z"))
-    );
-    assert_eq!(
-        at("2026-03-08T01:59:59.999", "America/New_York"),
-        Ok(ms("2026-03-08T06:59:59.999Z"))
-    );
+    assert_eq!(at("2026-03-08T02:30:00.250", "America/New_York"), Ok(ms("2026-03-08T07:00:00Z")));
+    assert_eq!(at("2026-03-08T02:00:00", "America/New_York"), Ok(ms("2026-03-08T07:00:00Z")));
+    assert_eq!(at("2026-03-08T03:00:00", "America/New_York"), Ok(ms("2026-03-08T07:00:00Z")));
+    assert_eq!(at("2026-03-08T01:59:59.999", "America/New_York"), Ok(ms("2026-03-08T06:59:59.999Z")));
     // twice: the first
-    assert_eq!(
-        at("2026-11-01T01:30:00", "America/New_York"),
-        Ok(ms("2026-11-01T05:30:00Z"))
-    );
-    assert_eq!(
-        at("2026-11-01T02:00:00", "America/New_York"),
-        Ok(ms("2026-11-01T07:00:00Z"))
-    );
+    assert_eq!(at("2026-11-01T01:30:00", "America/New_York"), Ok(ms("2026-11-01T05:30:00Z")));
+    assert_eq!(at("2026-11-01T02:00:00", "America/New_York"), Ok(ms("2026-11-01T07:00:00Z")));
     let error = at("2011-12-30T12:00:00", "Pacific/Apia").unwrap_err();
     assert_eq!(error.to_string(), "this day never came in Pacific/Apia");
 }
@@ -219,19 +154,12 @@ fn an_instant_and_a_cron_line_of_the_same_local_time_agree() {
         for _ in 0..20 {
             let (month, day) = (random.within(1, 12), random.within(1, 28));
             let (hour, minute) = (random.within(0, 23), random.within(0, 59));
-            let text = format!(
-                "{}-{month:02}-{day:02}T{hour:02}:{minute:02}:00",
-                random.within(1990, 2037)
-            );
+            let text = format!("{}-{month:02}-{day:02}T{hour:02}:{minute:02}:00", random.within(1990, 2037));
             let Ok(at) = At::parse(&text, Some(zone)) else {
                 continue;
             };
             let line = cron(&format!("{minute} {hour} {day} {month} *"), zone.name());
-            assert_eq!(
-                line.latest(at.instant_ms()),
-                Some(at.instant_ms()),
-                "{text} in {zone}"
-            );
+            assert_eq!(line.latest(at.instant_ms()), Some(at.instant_ms()), "{text} in {zone}");
         }
     }
 }
@@ -259,43 +187,16 @@ fn texts_that_are_no_instants_say_why() {
     ] {
         assert_eq!(message(text), form, "{text}");
     }
-    assert_eq!(
-        message("2027-02-29T00:00:00"),
-        "no calendar has the date `2027-02-29`"
-    );
-    assert_eq!(
-        message("2027-04-00T00:00:00"),
-        "no calendar has the date `2027-04-00`"
-    );
-    assert_eq!(
-        message("2027-13-01T00:00:00"),
-        "month 13 is out of range; months are 1-12"
-    );
-    assert_eq!(
-        message("2027-01-01T24:00:00"),
-        "hour 24 is out of range; hours are 0-23"
-    );
-    assert_eq!(
-        message("2027-01-01T00:60:00"),
-        "minute 60 is out of range; minutes are 0-59"
-    );
-    assert_eq!(
-        message("2016-12-31T23:59:60Z"),
-        "second 60 is out of range; seconds are 0-59"
-    );
-    assert_eq!(
-        message("2027-01-01T00:00:00+24:00"),
-        "offset hour 24 is out of range; offset hours are 0-23"
-    );
-    assert_eq!(
-        message("2027-01-01T00:00:00.0005"),
-        "a time is no finer than a millisecond; write at most 3 digits"
-    );
+    assert_eq!(message("2027-02-29T00:00:00"), "no calendar has the date `2027-02-29`");
+    assert_eq!(message("2027-04-00T00:00:00"), "no calendar has the date `2027-04-00`");
+    assert_eq!(message("2027-13-01T00:00:00"), "month 13 is out of range; months are 1-12");
+    assert_eq!(message("2027-01-01T24:00:00"), "hour 24 is out of range; hours are 0-23");
+    assert_eq!(message("2027-01-01T00:60:00"), "minute 60 is out of range; minutes are 0-59");
+    assert_eq!(message("2016-12-31T23:59:60Z"), "second 60 is out of range; seconds are 0-59");
+    assert_eq!(message("2027-01-01T00:00:00+24:00"), "offset hour 24 is out of range; offset hours are 0-23");
+    assert_eq!(message("2027-01-01T00:00:00.0005"), "a time is no finer than a millisecond; write at most 3 digits");
     let text = " 2027-01-01T00:61:00";
-    assert_eq!(
-        At::parse(text, None).unwrap_err().caret(text),
-        format!("{text}\n               ^^")
-    );
+    assert_eq!(At::parse(text, None).unwrap_err().caret(text), format!("{text}\n               ^^"));
 }
 
 #[test]
@@ -318,32 +219,17 @@ fn identities_are_the_same_for_ever() {
     let cases = [
         (every("1h", "0s"), "every 3600000+0"),
         (every("7d", "4d"), "every 604800000+345600000"),
-        (
-            cron("0 8 * * MON-FRI", "Europe/Paris"),
-            "cron unix Europe/Paris 0 8 * * MON-FRI",
-        ),
-        (
-            cron(" 0\t8   * * MON-FRI\n", "Europe/Paris"),
-            "cron unix Europe/Paris 0 8 * * MON-FRI",
-        ),
-        (
-            cron("*/20 * * * * *", "UTC"),
-            "cron unix UTC */20 * * * * *",
-        ),
+        (cron("0 8 * * MON-FRI", "Europe/Paris"), "cron unix Europe/Paris 0 8 * * MON-FRI"),
+        (cron(" 0\t8   * * MON-FRI\n", "Europe/Paris"), "cron unix Europe/Paris 0 8 * * MON-FRI"),
+        (cron("*/20 * * * * *", "UTC"), "cron unix UTC */20 * * * * *"),
         (cron("@daily ", "US/Pacific"), "cron unix US/Pacific @daily"),
-        (
-            quartz("0 0  12 ? * MON *", "UTC"),
-            "cron quartz UTC 0 0 12 ? * MON *",
-        ),
+        (quartz("0 0  12 ? * MON *", "UTC"), "cron quartz UTC 0 0 12 ? * MON *"),
         (at("2026-12-31T16:00:00+00:00"), "at 1798732800000"),
         (at("1969-12-31T23:59:59.999"), "at -1"),
     ];
     for (schedule, identity) in cases {
         assert_eq!(schedule.identity(), identity);
-        assert_eq!(
-            schedule.fingerprint(),
-            format!("{identity} tzdata {}", zone::TZDATA_VERSION)
-        );
+        assert_eq!(schedule.fingerprint(), format!("{identity} tzdata {}", zone::TZDATA_VERSION));
     }
 }
 
@@ -352,22 +238,10 @@ fn descriptions_are_plain_words() {
     let cases = [
         (every("1h", "0s"), "every 1h"),
         (every("90m", "5m"), "every 1h30m + 5m"),
-        (
-            cron("0  8 * * MON-FRI", "Europe/Paris"),
-            "cron 0 8 * * MON-FRI (Europe/Paris)",
-        ),
-        (
-            quartz("0 0 12 ? * MON", "UTC"),
-            "cron quartz 0 0 12 ? * MON (UTC)",
-        ),
-        (
-            At::parse("2027-01-01T00:00:00+09:00", None).unwrap().into(),
-            "once at 2026-12-31T15:00:00Z",
-        ),
-        (
-            At::parse("0007-01-02T03:04:05.06", None).unwrap().into(),
-            "once at 0007-01-02T03:04:05.060Z",
-        ),
+        (cron("0  8 * * MON-FRI", "Europe/Paris"), "cron 0 8 * * MON-FRI (Europe/Paris)"),
+        (quartz("0 0 12 ? * MON", "UTC"), "cron quartz 0 0 12 ? * MON (UTC)"),
+        (At::parse("2027-01-01T00:00:00+09:00", None).unwrap().into(), "once at 2026-12-31T15:00:00Z"),
+        (At::parse("0007-01-02T03:04:05.06", None).unwrap().into(), "once at 0007-01-02T03:04:05.060Z"),
     ];
     for (schedule, description) in cases {
         assert_eq!(schedule.describe(), description);
@@ -377,10 +251,7 @@ fn descriptions_are_plain_words() {
 #[test]
 fn a_cron_line_knows_what_it_was_made_of() {
     let line = Cron::parse(" 0 8  * * * ", Dialect::Unix, Tz::Asia__Tokyo).unwrap();
-    assert_eq!(
-        (line.expression(), line.dialect(), line.zone()),
-        ("0 8 * * *", Dialect::Unix, Tz::Asia__Tokyo)
-    );
+    assert_eq!((line.expression(), line.dialect(), line.zone()), ("0 8 * * *", Dialect::Unix, Tz::Asia__Tokyo));
 }
 
 #[test]
@@ -396,10 +267,7 @@ fn dialects_are_read_and_written() {
     }
     assert_eq!(Dialect::default(), Dialect::Unix);
     let error: ParseError = "quarz".parse::<Dialect>().unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "unknown dialect `quarz`; did you mean `quartz`?"
-    );
+    assert_eq!(error.to_string(), "unknown dialect `quarz`; did you mean `quartz`?");
     assert_eq!(
         "vixie".parse::<Dialect>().unwrap_err().to_string(),
         "unknown dialect `vixie`; write `unix` or `quartz`"
@@ -412,10 +280,7 @@ fn a_caret_stays_on_one_line_below_a_cut_input() {
     let error = interval::parse(&long).unwrap_err();
     let drawn = error.caret(&long);
     assert_eq!(drawn.lines().count(), 2);
-    assert!(
-        drawn.lines().all(|line| line.chars().count() <= 103),
-        "{drawn}"
-    );
+    assert!(drawn.lines().all(|line| line.chars().count() <= 103), "{drawn}");
     // an input that is not the one the error came from
     for other in ["", "x", "☃☃☃"] {
         assert_eq!(error.caret(other).lines().count(), 2);
@@ -424,23 +289,13 @@ fn a_caret_stays_on_one_line_below_a_cut_input() {
     let error = Cron::parse(&list, Dialect::Unix, Tz::UTC).unwrap_err();
     let drawn = error.caret(&list);
     let (text, caret) = drawn.split_once('\n').unwrap();
-    assert!(
-        text.starts_with('1') && text.ends_with('…') && caret.starts_with('^'),
-        "{drawn}"
-    );
+    assert!(text.starts_with('1') && text.ends_with('…') && caret.starts_with('^'), "{drawn}");
     let list = format!("{},99,{} * * * *", "1,".repeat(200), "2".repeat(200));
     let error = Cron::parse(&list, Dialect::Unix, Tz::UTC).unwrap_err();
     assert_eq!(error.message(), "an empty item in the list of minutes");
     let list = format!("{}99,{} * * * *", "1,".repeat(200), "2".repeat(200));
-    let drawn = Cron::parse(&list, Dialect::Unix, Tz::UTC)
-        .unwrap_err()
-        .caret(&list);
+    let drawn = Cron::parse(&list, Dialect::Unix, Tz::UTC).unwrap_err().caret(&list);
     let (text, caret) = drawn.split_once('\n').unwrap();
-    let under: String = text
-        .chars()
-        .zip(caret.chars())
-        .filter(|(_, c)| *c == '^')
-        .map(|(t, _)| t)
-        .collect();
+    let under: String = text.chars().zip(caret.chars()).filter(|(_, c)| *c == '^').map(|(t, _)| t).collect();
     assert_eq!(under, "99", "{drawn}");
 }

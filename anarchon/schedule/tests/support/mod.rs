@@ -6,37 +6,24 @@ use chrono::{DateTime, SecondsFormat};
 
 /// An RFC 3339 text as milliseconds since the epoch.
 pub(crate) fn ms(text: &str) -> i64 {
-    DateTime::parse_from_rfc3339(text)
-        .unwrap_or_else(|e| panic!("{text}: {e}"))
-        .timestamp_millis()
+    DateTime::parse_from_rfc3339(text).unwrap_or_else(|e| panic!("{text}: {e}")).timestamp_millis()
 }
 
 /// Milliseconds since the epoch as an RFC 3339 text in UTC.
 pub(crate) fn utc(ms: i64) -> String {
-    DateTime::from_timestamp_millis(ms)
-        .unwrap()
-        .to_rfc3339_opts(SecondsFormat::AutoSi, true)
+    DateTime::from_timestamp_millis(ms).unwrap().to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
 pub(crate) fn cron(line: &str, zone: &str) -> Schedule {
-    Cron::parse(line, Dialect::Unix, zone::parse(zone).unwrap())
-        .unwrap_or_else(|e| panic!("{line}: {e}"))
-        .into()
+    Cron::parse(line, Dialect::Unix, zone::parse(zone).unwrap()).unwrap_or_else(|e| panic!("{line}: {e}")).into()
 }
 
 pub(crate) fn quartz(line: &str, zone: &str) -> Schedule {
-    Cron::parse(line, Dialect::Quartz, zone::parse(zone).unwrap())
-        .unwrap_or_else(|e| panic!("{line}: {e}"))
-        .into()
+    Cron::parse(line, Dialect::Quartz, zone::parse(zone).unwrap()).unwrap_or_else(|e| panic!("{line}: {e}")).into()
 }
 
 pub(crate) fn every(interval: &str, offset: &str) -> Schedule {
-    Every::new(
-        interval::parse(interval).unwrap(),
-        interval::parse(offset).unwrap(),
-    )
-    .unwrap()
-    .into()
+    Every::new(interval::parse(interval).unwrap(), interval::parse(offset).unwrap()).unwrap().into()
 }
 
 /// The error for a line that must be refused.
@@ -54,13 +41,7 @@ pub(crate) fn slots(schedule: &Schedule, after: i64, n: usize) -> Vec<i64> {
     let mut at = after;
     while slots.len() < n {
         let Some(slot) = schedule.next(at) else { break };
-        assert!(
-            slot > at,
-            "{} after {} is {}",
-            schedule.describe(),
-            utc(at),
-            utc(slot)
-        );
+        assert!(slot > at, "{} after {} is {}", schedule.describe(), utc(at), utc(slot));
         assert_eq!(
             schedule.next(at + (slot - at) / 2),
             Some(slot),
@@ -68,20 +49,8 @@ pub(crate) fn slots(schedule: &Schedule, after: i64, n: usize) -> Vec<i64> {
             schedule.describe(),
             utc(slot)
         );
-        assert_eq!(
-            schedule.latest(slot),
-            Some(slot),
-            "{}: looking back at {}",
-            schedule.describe(),
-            utc(slot)
-        );
-        assert_eq!(
-            schedule.next(slot - 1),
-            Some(slot),
-            "{}: asked just before {}",
-            schedule.describe(),
-            utc(slot)
-        );
+        assert_eq!(schedule.latest(slot), Some(slot), "{}: looking back at {}", schedule.describe(), utc(slot));
+        assert_eq!(schedule.next(slot - 1), Some(slot), "{}: asked just before {}", schedule.describe(), utc(slot));
         slots.push(slot);
         at = slot;
     }
@@ -91,10 +60,7 @@ pub(crate) fn slots(schedule: &Schedule, after: i64, n: usize) -> Vec<i64> {
 /// Asserts the slots that come after an instant, all as RFC 3339 texts.
 #[track_caller]
 pub(crate) fn expect(schedule: &Schedule, after: &str, expected: &[&str]) {
-    let got: Vec<String> = slots(schedule, ms(after), expected.len())
-        .into_iter()
-        .map(utc)
-        .collect();
+    let got: Vec<String> = slots(schedule, ms(after), expected.len()).into_iter().map(utc).collect();
     let expected: Vec<String> = expected.iter().map(|text| utc(ms(text))).collect();
     assert_eq!(got, expected, "{} after {after}", schedule.describe());
 }
