@@ -54,6 +54,9 @@ fn a_range_from_seven_starts_on_the_sunday_before_monday() {
     assert_eq!(weekdays("0 0 * * 7-1/2"), [0]);
     assert_eq!(weekdays("0 0 * * 7-2"), [0, 1, 2]);
     assert_eq!(weekdays("0 0 * * 7-7"), [0]);
+    assert_eq!(weekdays("0 0 * * 7-0"), [0]);
+    assert_eq!(weekdays("0 0 * * 7-6"), [0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!(weekdays("0 0 * * SUN-7"), [0, 1, 2, 3, 4, 5, 6]);
     assert_eq!(weekdays("0 0 * * 5-7"), [0, 5, 6]);
     assert_eq!(weekdays("0 0 * * 0-7"), [0, 1, 2, 3, 4, 5, 6]);
 }
@@ -270,6 +273,8 @@ fn a_year_field_is_jumped_to() {
     let eighties = quartz("0 0 0 1 1 ? 2080-2085", "UTC");
     expect(&eighties, "2026-01-01T00:00:00Z", &["2080-01-01T00:00:00Z", "2081-01-01T00:00:00Z"]);
     assert_eq!(eighties.latest(ms("2200-01-01T00:00:00Z")), Some(ms("2085-01-01T00:00:00Z")));
+    assert_eq!(eighties.latest(ms("2085-06-01T00:00:00Z")), Some(ms("2085-01-01T00:00:00Z")));
+    assert_eq!(eighties.latest(ms("2083-06-01T00:00:00Z")), Some(ms("2083-01-01T00:00:00Z")));
     assert_eq!(eighties.next(ms("2085-01-01T00:00:00Z")), None);
 }
 

@@ -461,6 +461,54 @@ fn looking_back_undoes_looking_ahead_in_every_zone() {
 }
 
 #[test]
+fn one_date_a_year_beside_a_clock_change_is_found_from_months_away() {
+    let mut random = Random(14);
+    let mut slots = 0;
+    for name in ZONES {
+        let zone = zone::parse(name).unwrap();
+        for change in changes(zone) {
+            let window = Window::new(zone, change - 30 * HOUR, change + 6 * HOUR, MINUTE);
+            for _ in 0..2 {
+                // a time of the clock within two hours of the change, as it was before
+                let wall = local(zone, change - 1) + chrono::TimeDelta::seconds(random.instant(-2 * HOUR, 2 * HOUR));
+                let values = |values: Vec<u32>| vec![Item::Values(values)];
+                let one = |value: u32| Field { text: value.to_string(), items: values(vec![value]) };
+                let half = Field { text: "*/30".to_owned(), items: values(vec![0, 30]) };
+                let wild = random.below(2) == 0;
+                let line = Line {
+                    text: String::new(),
+                    second: one(0),
+                    minute: if wild { half } else { one(wall.minute()) },
+                    hour: one(wall.hour()),
+                    day: one(wall.day()),
+                    month: one(wall.month()),
+                    weekday: star(),
+                    wild,
+                };
+                let text = [&line.minute, &line.hour, &line.day, &line.month, &line.weekday].map(|f| f.text.as_str());
+                let schedule = cron(&text.join(" "), name);
+                let expected = window.slots(&line);
+                let expected: Vec<i64> = expected.into_iter().filter(|at| *at > change - 26 * HOUR).collect();
+                let context = || format!("`{}` in {name} around {}", text.join(" "), utc(change * 1000));
+                let (Some(first), Some(last)) = (expected.first(), expected.last()) else { continue };
+                slots += expected.len();
+                for days in [3, 30, 200, 300] {
+                    let away = days * DAY + random.instant(0, DAY);
+                    assert_eq!(schedule.next((first - away) * 1000), Some(first * 1000), "{} from afar", context());
+                    assert_eq!(
+                        schedule.latest((last + away) * 1000),
+                        Some(last * 1000),
+                        "{} back from afar",
+                        context()
+                    );
+                }
+            }
+        }
+    }
+    assert!(slots > 2_000, "{slots}");
+}
+
+#[test]
 fn a_rare_line_is_found_from_any_distance() {
     // a clock change lies between each start and the slot, and neither is near it
     let schedule = cron("30 2 29 2 *", "America/New_York");

@@ -13,7 +13,7 @@ use super::civil::Civil;
 /// More than any clock was ever moved: the date line is worth 24 hours.
 const REACH: i64 = 26 * 3600;
 
-/// How far around an instant changes are looked for. No zone has two of them this close together (the closest are 3 days apart).
+/// How far around an instant changes are looked for. No zone has two of them within even 3 days.
 const WINDOW: i64 = 2 * REACH;
 
 /// A fixed time in a longer gap is not made up for: there the zone left out a day, not an hour.
