@@ -1,15 +1,16 @@
 //! The next slots of cron lines, for trying out a line or comparing with another scheduler.
 //!
-//! Each line of standard input holds a cron line, a time zone, an instant (RFC 3339) and a number, with a tab between them. The answer
-//! to each is one line: the next so many slots after the instant in UTC, fewer when the schedule ends, or `error: …`.
+//! Each line of standard input holds a cron line, a time zone, an instant (RFC 3339) and a number, with a tab between
+//! them. The answer to each is one line: the next so many slots after the instant in UTC, fewer when the schedule
+//! ends, or `error: …`.
 //!
 //! ```text
 //! $ printf '30 2 * * *\tAmerica/New_York\t2026-03-07T12:00:00-05:00\t2\n' | cargo run -p examples --example cron_next
 //! 2026-03-08T07:00:00Z 2026-03-09T06:30:00Z
 //! ```
 //!
-//! With `--latest` the answer is the last slot at or before the instant, and the number is not looked at. `--dialect quartz` reads
-//! the lines in the other dialect.
+//! With `--latest` the answer is the last slot at or before the instant, and the number is not looked at. `--dialect
+//! quartz` reads the lines in the other dialect.
 
 use std::error::Error;
 use std::io::{self, BufRead, Write};

@@ -9,16 +9,16 @@ use crate::suggest;
 
 /// The release of the time zone database that this build carries, such as `"2025b"`.
 ///
-/// Instances with different releases may compute different slots for the same cron line, which is why it is part of a fingerprint.
-/// The tables end with the year 2099; later times keep each zone's last offset.
+/// Instances with different releases may compute different slots for the same cron line, which is why it is part of a
+/// fingerprint. The tables end with the year 2099; later times keep each zone's last offset.
 pub const TZDATA_VERSION: &str = chrono_tz::IANA_TZDB_VERSION;
 
 /// Reads an IANA zone name such as `"Europe/Paris"` or `"UTC"`, in its exact spelling.
 ///
 /// # Errors
 ///
-/// When there is no such zone. The hint names the one that was probably meant: for another spelling, a city alone, an abbreviation
-/// such as `PST`, or an offset such as `UTC+2`.
+/// When there is no such zone. The hint names the one that was probably meant: for another spelling, a city alone, an
+/// abbreviation such as `PST`, or an offset such as `UTC+2`.
 ///
 /// # Example: a slip of the pen
 ///
@@ -49,7 +49,8 @@ pub fn parse(name: &str) -> Result<Tz, ParseError> {
     Err(ParseError::new(message).at(0..name.len()).with_hint(hint))
 }
 
-/// Abbreviations that people write for a zone. Ambiguous ones (`IST`, `BST`, `CST`) stand for the place most people mean.
+/// Abbreviations that people write for a zone. Ambiguous ones (`IST`, `BST`, `CST`) stand for the place most people
+/// mean.
 const ABBREVIATIONS: [(&str, &str); 24] = [
     ("ACST", "Australia/Adelaide"),
     ("AEDT", "Australia/Sydney"),

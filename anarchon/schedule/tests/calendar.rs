@@ -128,7 +128,8 @@ fn steps_of_nothing_and_steps_past_the_field_are_refused() {
     same("0 0 */31 * *", "0 0 1 * *");
 }
 
-/// kelektiv/node-cron#303, cloudflare/workers-sdk#1708, mineos#109: reported as a fault for years, and it is what the line says.
+/// kelektiv/node-cron#303, cloudflare/workers-sdk#1708, mineos#109: reported as a fault for years, and it is what the
+/// line says.
 #[test]
 fn a_step_that_does_not_divide_the_hour_starts_again_each_hour() {
     same("*/45 * * * *", "0,45 * * * *");
@@ -251,7 +252,8 @@ fn a_leap_day_on_a_given_weekday_is_found_forty_years_away() {
     assert_eq!(fifth.latest(ms("2128-02-28T00:00:00Z")), Some(ms("2088-02-29T00:00:00Z")));
 }
 
-/// ever-works#2426: a line that never fires came in at run time. The same function serves macro and run time, so one refusal is both.
+/// ever-works#2426: a line that never fires came in at run time. The same function serves macro and run time, so one
+/// refusal is both.
 #[test]
 fn a_refusal_at_run_time_points_into_the_text_it_was_given() {
     let line = "  0 0 30 2 * ";

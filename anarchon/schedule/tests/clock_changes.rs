@@ -1,5 +1,5 @@
-//! What cron lines do when clocks change, one reported failure of a scheduler per test. Instants were taken from the zone tables by
-//! brute force.
+//! What cron lines do when clocks change, one reported failure of a scheduler per test. Instants were taken from the
+//! zone tables by brute force.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;

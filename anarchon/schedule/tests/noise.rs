@@ -1,4 +1,5 @@
-//! Texts and instants that nobody should write: everything is an answer or an error, never a panic and never a long search.
+//! Texts and instants that nobody should write: everything is an answer or an error, never a panic and never a long
+//! search.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;

@@ -1,7 +1,8 @@
-//! The engine against a simulation that looks at every minute (or second) of a clock, in many zones and around all their changes.
+//! The engine against a simulation that looks at every minute (or second) of a clock, in many zones and around all
+//! their changes.
 //!
-//! The simulation shares nothing with the engine: it takes local times from chrono-tz one instant at a time and asks of each whether
-//! the line names it.
+//! The simulation shares nothing with the engine: it takes local times from chrono-tz one instant at a time and asks
+//! of each whether the line names it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -11,7 +12,8 @@ use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, Offset, TimeZone, Tim
 use support::{Random, cron, utc};
 use zone::Tz;
 
-/// Half hours and quarters, changes at midnight and on Fridays, two hours at once, negative summer time, Ramadan, the date line.
+/// Half hours and quarters, changes at midnight and on Fridays, two hours at once, negative summer time, Ramadan, the
+/// date line.
 const ZONES: [&str; 28] = [
     "Africa/Cairo",
     "Africa/Casablanca",

@@ -299,3 +299,24 @@ fn a_caret_stays_on_one_line_below_a_cut_input() {
     let under: String = text.chars().zip(caret.chars()).filter(|(_, c)| *c == '^').map(|(t, _)| t).collect();
     assert_eq!(under, "99", "{drawn}");
 }
+
+#[test]
+fn advice_is_given_for_steps_that_leave_a_shorter_gap() {
+    let advice = |line: &str, dialect| Cron::parse(line, dialect, Tz::UTC).unwrap().advice();
+    let given = [
+        ("*/45 * * * *", Dialect::Unix, "15 minutes; for an even interval write `every = \"45m\"`"),
+        ("*/7 * * * *", Dialect::Unix, "4 minutes; for an even interval write `every = \"7m\"`"),
+        ("0 */5 * * *", Dialect::Unix, "4 hours; for an even interval write `every = \"5h\"`"),
+        ("*/59 * * * * *", Dialect::Unix, "1 second; for an even interval write `every = \"59s\"`"),
+        ("0 */45 * * * ?", Dialect::Quartz, "15 minutes; for an even interval write `every = \"45m\"`"),
+    ];
+    for (line, dialect, end) in given {
+        let advice = advice(line, dialect).unwrap();
+        assert!(advice.ends_with(end), "{line}: {advice}");
+    }
+    for line in
+        ["*/15 * * * *", "*/60 * * * *", "*/45 8 * * *", "0 */24 * * *", "*/7 * * * MON", "7 * * * *", "@hourly"]
+    {
+        assert_eq!(advice(line, Dialect::Unix), None, "{line}");
+    }
+}

@@ -313,8 +313,8 @@ fn plain(item: Part<'_>, kind: &Field) -> Result<u64, ParseError> {
         let from = value(base, item, kind)?;
         (from, if step.is_some() { kind.max } else { from })
     };
-    // A range over the end goes on from the start, and its steps count along. So a 7 is the Sunday before Monday where a range
-    // starts, and the one after Saturday where it ends.
+    // A range over the end goes on from the start, and its steps count along. So a 7 is the Sunday before Monday where
+    // a range starts, and the one after Saturday where it ends.
     let length = if from <= to { to - from } else { to + count - from };
     let offsets = (0..=length).step_by(step.unwrap_or(1) as usize);
     Ok(offsets.fold(0, |set, n| set | 1 << (kind.min + (from - kind.min + n) % count)))

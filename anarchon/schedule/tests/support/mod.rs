@@ -34,8 +34,8 @@ pub(crate) fn refused(line: &str) -> String {
     }
 }
 
-/// The next `n` slots after an instant. Each is also asked for alone, from the middle of the gap before it, and must be found again
-/// by looking back.
+/// The next `n` slots after an instant. Each is also asked for alone, from the middle of the gap before it, and must
+/// be found again by looking back.
 pub(crate) fn slots(schedule: &Schedule, after: i64, n: usize) -> Vec<i64> {
     let mut slots = Vec::new();
     let mut at = after;
