@@ -31,14 +31,14 @@ pub struct At {
 impl At {
     /// Reads an instant: a local time in `zone` (UTC without one), or an RFC 3339 time with its own offset.
     ///
-    /// `2027-01-01T00:00:00`, `2027-01-01 00:00` and `2027-01-01T00:00:00.250` are local times; `2027-01-01T00:00:00+09:00` and
-    /// `2027-01-01T00:00:00Z` have an offset. A local time that a clock change leaves out is the first instant after the change, and
-    /// one that comes twice is the first of the two.
+    /// `2027-01-01T00:00:00`, `2027-01-01 00:00` and `2027-01-01T00:00:00.250` are local times;
+    /// `2027-01-01T00:00:00+09:00` and `2027-01-01T00:00:00Z` have an offset. A local time that a clock change leaves
+    /// out is the first instant after the change, and one that comes twice is the first of the two.
     ///
     /// # Errors
     ///
-    /// When the text has another form, names a date or time that no calendar or clock has, is finer than a millisecond, has an offset
-    /// although a zone is given, or lies in a day that the zone left out altogether.
+    /// When the text has another form, names a date or time that no calendar or clock has, is finer than a
+    /// millisecond, has an offset although a zone is given, or lies in a day that the zone left out altogether.
     pub fn parse(text: &str, zone: Option<Tz>) -> Result<Self, ParseError> {
         let start = text.len() - text.trim_ascii_start().len();
         let mut reader = Reader { text: text.trim_ascii_end(), at: start };

@@ -3,8 +3,8 @@ use std::ops::Range;
 
 /// What is wrong with a text that should name an interval, a zone, a cron line or an instant.
 ///
-/// The error knows the place in the text, so that a macro can put a caret under it at compile time and a service can show the same
-/// caret when the text came from a database.
+/// The error knows the place in the text, so that a macro can put a caret under it at compile time and a service can
+/// show the same caret when the text came from a database.
 ///
 /// # Example: pointing at the mistake
 ///
@@ -73,8 +73,8 @@ impl ParseError {
 
     /// The input on one line and below it a line of carets under the part that is wrong.
     ///
-    /// `input` is the text that was parsed. Control characters are replaced, so the answer always has exactly two lines, and a long
-    /// input is cut to the part around the carets. Columns are counted in characters.
+    /// `input` is the text that was parsed. Control characters are replaced, so the answer always has exactly two
+    /// lines, and a long input is cut to the part around the carets. Columns are counted in characters.
     pub fn caret(&self, input: &str) -> String {
         let span = self.span.clone().unwrap_or(0..input.len());
         let (mut first, mut width) = (0_usize, 0_usize);
@@ -112,7 +112,8 @@ impl ParseError {
     }
 }
 
-/// Control characters, and those that turn the direction of a line or take no room: none may reach a terminal from a user's text.
+/// Control characters, and those that turn the direction of a line or take no room: none may reach a terminal from a
+/// user's text.
 fn unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

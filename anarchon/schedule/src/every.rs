@@ -3,10 +3,12 @@ use std::time::Duration;
 use crate::error::ParseError;
 use crate::interval;
 
-/// An interval on a grid that is anchored at the Unix epoch, so that all instances compute the same slots whenever they start.
+/// An interval on a grid that is anchored at the Unix epoch, so that all instances compute the same slots whenever
+/// they start.
 ///
-/// The slots are the multiples of the interval since 1970-01-01T00:00:00Z, plus the offset. A day's grid falls on midnight UTC, and
-/// that of seven days on Thursdays, for the epoch was one: the offset moves it. A grid knows no time zone and no clock change.
+/// The slots are the multiples of the interval since 1970-01-01T00:00:00Z, plus the offset. A day's grid falls on
+/// midnight UTC, and that of seven days on Thursdays, for the epoch was one: the offset moves it. A grid knows no time
+/// zone and no clock change.
 ///
 /// # Example: a week that starts on Monday
 ///
@@ -37,8 +39,9 @@ impl Every {
     ///
     /// # Errors
     ///
-    /// When the interval is shorter than 100 ms or longer than 36525 days, when either is not a whole number of milliseconds, or when
-    /// the offset is not shorter than the interval. The error has no span: a duration has no text.
+    /// When the interval is shorter than 100 ms or longer than 36525 days, when either is not a whole number of
+    /// milliseconds, or when the offset is not shorter than the interval. The error has no span: a duration has no
+    /// text.
     pub fn new(interval: Duration, offset: Duration) -> Result<Self, ParseError> {
         for duration in [interval, offset] {
             if duration.subsec_nanos() % 1_000_000 != 0 {

@@ -68,7 +68,8 @@ pub fn parse(text: &str) -> Result<Duration, ParseError> {
     Ok(Duration::from_millis(total))
 }
 
-/// Writes an interval in the form that [`parse`] reads, with days as the largest unit. What is shorter than a millisecond is dropped.
+/// Writes an interval in the form that [`parse`] reads, with days as the largest unit. What is shorter than a
+/// millisecond is dropped.
 ///
 /// ```
 /// use std::time::Duration;

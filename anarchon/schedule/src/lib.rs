@@ -1,8 +1,9 @@
 //! Schedules as pure functions from time to slots.
 //!
-//! A *slot* is a scheduled time, in milliseconds since the Unix epoch. This crate reads the texts that describe schedules and
-//! answers two questions about them: which slot comes next after an instant, and which is the latest one at or before it. It reads
-//! no clock, does no I/O and never panics, whatever the input, so that every instance of a service computes the same slots.
+//! A *slot* is a scheduled time, in milliseconds since the Unix epoch. This crate reads the texts that describe
+//! schedules and answers two questions about them: which slot comes next after an instant, and which is the latest one
+//! at or before it. It reads no clock, does no I/O and never panics, whatever the input, so that every instance of a
+//! service computes the same slots.
 //!
 //! Three kinds of schedule exist:
 //!

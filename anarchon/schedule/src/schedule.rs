@@ -41,7 +41,8 @@ impl Schedule {
 
     /// The last slot at or before `at_ms`, or `None` when there was none yet.
     ///
-    /// However long ago the last run was, this finds the newest slot by calculation and never walks over those in between.
+    /// However long ago the last run was, this finds the newest slot by calculation and never walks over those in
+    /// between.
     pub fn latest(&self, at_ms: i64) -> Option<i64> {
         match self {
             Self::Every(every) => every.latest(at_ms),
@@ -52,8 +53,8 @@ impl Schedule {
 
     /// What makes two schedules the same: kind, expression, offset, zone and dialect.
     ///
-    /// The text is the same in all releases, so it may be stored and compared. It leaves out the release of the time zone database;
-    /// [`fingerprint`](Self::fingerprint) has both.
+    /// The text is the same in all releases, so it may be stored and compared. It leaves out the release of the time
+    /// zone database; [`fingerprint`](Self::fingerprint) has both.
     ///
     /// ```
     /// use anarchon_schedule::{Cron, Dialect, Schedule, zone};
@@ -71,7 +72,8 @@ impl Schedule {
         }
     }
 
-    /// The [`identity`](Self::identity) and the release of the time zone database: equal fingerprints compute equal slots.
+    /// The [`identity`](Self::identity) and the release of the time zone database: equal fingerprints compute equal
+    /// slots.
     pub fn fingerprint(&self) -> String {
         format!("{} tzdata {TZDATA_VERSION}", self.identity())
     }

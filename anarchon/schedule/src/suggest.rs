@@ -5,8 +5,8 @@ const LONGEST: usize = 40;
 
 /// The candidate that `word` most likely meant, or `None` when nothing is close.
 ///
-/// Upper and lower case count as equal; otherwise about one slip (a letter too many, missing, wrong or swapped with its neighbour)
-/// is allowed for each three letters. The first of equally close candidates wins.
+/// Upper and lower case count as equal; otherwise about one slip (a letter too many, missing, wrong or swapped with
+/// its neighbour) is allowed for each three letters. The first of equally close candidates wins.
 ///
 /// ```
 /// use anarchon_schedule::suggest::closest;

@@ -9,16 +9,16 @@ use crate::suggest;
 
 /// The release of the time zone database that this build carries, such as `"2025b"`.
 ///
-/// Instances with different releases may compute different slots for the same cron line, which is why it is part of a fingerprint.
-/// The tables end with the year 2099; later times keep each zone's last offset.
+/// Instances with different releases may compute different slots for the same cron line, which is why it is part of a
+/// fingerprint. The tables end with the year 2099; later times keep each zone's last offset.
 pub const TZDATA_VERSION: &str = chrono_tz::IANA_TZDB_VERSION;
 
 /// Reads an IANA zone name such as `"Europe/Paris"` or `"UTC"`, in its exact spelling.
 ///
 /// # Errors
 ///
-/// When there is no such zone. The hint names the one that was probably meant: for another spelling, a city alone, an abbreviation
-/// such as `PST`, or an offset such as `UTC+2`.
+/// When there is no such zone. The hint names the one that was probably meant: for another spelling, a city alone, an
+/// abbreviation such as `PST`, or an offset such as `UTC+2`.
 ///
 /// # Example: a slip of the pen
 ///
@@ -49,7 +49,8 @@ pub fn parse(name: &str) -> Result<Tz, ParseError> {
     Err(ParseError::new(message).at(0..name.len()).with_hint(hint))
 }
 
-/// Abbreviations that people write for a zone. Ambiguous ones (`IST`, `BST`, `CST`) stand for the place most people mean.
+/// Abbreviations that people write for a zone. Ambiguous ones (`IST`, `BST`, `CST`) stand for the place most people
+/// mean.
 const ABBREVIATIONS: [(&str, &str); 24] = [
     ("ACST", "Australia/Adelaide"),
     ("AEDT", "Australia/Sydney"),
@@ -84,8 +85,11 @@ fn meant(name: &str) -> Option<&'static str> {
     }
     let word = word.replace([' ', '-'], "_");
     let names = || chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
-    let same = |zone: &&str| zone.replace('-', "_").eq_ignore_ascii_case(&word);
-    if let Some(zone) = names().find(same) {
+    let same = |name: &str| {
+        let bytes = name.bytes().map(|b| if b == b'-' { b'_' } else { b });
+        name.len() == word.len() && bytes.zip(word.bytes()).all(|(a, b)| a.eq_ignore_ascii_case(&b))
+    };
+    if let Some(zone) = names().find(|zone| same(zone)) {
         return Some(zone);
     }
     if let Some((_, zone)) = ABBREVIATIONS.iter().find(|(short, _)| short.eq_ignore_ascii_case(&word)) {
@@ -94,12 +98,9 @@ fn meant(name: &str) -> Option<&'static str> {
     if fixed_offset(name) {
         return None;
     }
-    // a city without its region: the name of the region comes first in a zone's name
-    let city = |zone: &str| zone.rsplit('/').next().unwrap_or_default().to_owned();
-    if let Some(zone) = names().find(|zone| zone.contains('/') && city(zone).eq_ignore_ascii_case(&word)) {
-        return Some(zone);
-    }
-    suggest::closest(&word, names())
+    // a city without its region
+    let city = |zone: &str| zone.rsplit_once('/').is_some_and(|(_, city)| same(city));
+    names().find(|zone| city(zone)).or_else(|| suggest::closest(&word, names()))
 }
 
 /// `+02:00`, `UTC+2`, `GMT-5`: an offset, with or without a word before it.

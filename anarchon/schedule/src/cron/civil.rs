@@ -1,11 +1,12 @@
 //! Wall time without a zone: which seconds of which days a line names, and how to find the next or previous one.
 //!
-//! A wall time is a number of seconds since 1970-01-01T00:00:00 on the clock on the wall. Everything is bit sets and integer
-//! arithmetic over the proleptic Gregorian calendar, total for any `i64` a caller can have.
+//! A wall time is a number of seconds since 1970-01-01T00:00:00 on the clock on the wall. Everything is bit sets and
+//! integer arithmetic over the proleptic Gregorian calendar, total for any `i64` a caller can have.
 
 const DAY: i64 = 86_400;
 
-/// 29 February falls on a given weekday at least once in 40 years, and every other combination of date and weekday more often.
+/// 29 February falls on a given weekday at least once in 40 years, and every other combination of date and weekday
+/// more often.
 const SEARCH_YEARS: i64 = 41;
 
 /// The last of the six places for each weekday in `Civil::nth`: the last one of the month.

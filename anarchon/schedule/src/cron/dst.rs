@@ -1,9 +1,10 @@
 //! From wall times to instants, over the clock changes of a zone. All instants are seconds since the epoch.
 //!
-//! Between two changes a zone's clock is the instant plus a fixed offset, and there the wall times of a line become instants by a
-//! subtraction. What remains is the change itself: only one that is near the start of a search or near its candidate can matter, for
-//! a line names no wall time between the two. A change is found by comparing offsets and bisecting, because the tables have no public
-//! list. No step goes over midnight or any other wall time, which may not exist.
+//! Between two changes a zone's clock is the instant plus a fixed offset, and there the wall times of a line become
+//! instants by a subtraction. What remains is the change itself: only one that is near the start of a search or near
+//! its candidate can matter, for a line names no wall time between the two. A change is found by comparing offsets and
+//! bisecting, because the tables have no public list. No step goes over midnight or any other wall time, which may not
+//! exist.
 
 use chrono::{DateTime, Offset, TimeZone};
 use chrono_tz::Tz;
@@ -13,7 +14,7 @@ use super::civil::Civil;
 /// More than any clock was ever moved: the date line is worth 24 hours.
 const REACH: i64 = 26 * 3600;
 
-/// How far around an instant changes are looked for. No zone has two of them this close together (the closest are 3 days apart).
+/// How far around an instant changes are looked for. No zone has two of them within even 3 days.
 const WINDOW: i64 = 2 * REACH;
 
 /// A fixed time in a longer gap is not made up for: there the zone left out a day, not an hour.
@@ -111,7 +112,8 @@ pub(super) fn latest(times: &Civil, zone: Tz, wild: bool, at: i64) -> Option<i64
     }
 }
 
-/// The instant of one fixed wall time, and whether the clock really shows it; `None` when the zone left out the whole day.
+/// The instant of one fixed wall time, and whether the clock really shows it; `None` when the zone left out the whole
+/// day.
 pub(crate) fn resolve(zone: Tz, wall: i64) -> Option<(i64, bool)> {
     match change_within(zone, wall - REACH, wall + REACH) {
         None => Some((wall - offset_at(zone, wall), true)),

@@ -1,3 +1,4 @@
+mod advice;
 mod civil;
 mod dst;
 mod parse;
@@ -20,8 +21,8 @@ pub enum Dialect {
     /// The rules of crontab files: 5 fields, or 6 with seconds first; 0 and 7 are Sunday.
     #[default]
     Unix,
-    /// The rules of Quartz and of the `cron` crate: 6 fields with seconds first, or 7 with a year last; 1 is Sunday; a day must
-    /// satisfy both day fields.
+    /// The rules of Quartz and of the `cron` crate: 6 fields with seconds first, or 7 with a year last; 1 is Sunday; a
+    /// day must satisfy both day fields.
     Quartz,
 }
 
@@ -70,19 +71,25 @@ impl FromStr for Dialect {
 /// | `*/15`, `10-50/20`, `5/15` | every n-th value of a range, or from a value on |
 /// | `22-2`, `FRI-MON` | a range that goes over the end and on from the start |
 /// | `JAN`, `mon` | names of months and weekdays, three letters in any case |
-/// | `L`, `L-3`, `LW`, `15W` | day of the month: the last, 3 before it, the last Monday to Friday, the Monday to Friday nearest to the 15th |
+/// | `L`, `L-3`, `LW`, `15W` | day of the month: the last, 3 before it, the last workday, the workday nearest to the 15th |
 /// | `FRI#3`, `5L` | day of the week: the third Friday, the last Friday |
 ///
-/// Sunday is both 0 and 7. When one of the day fields starts with `*` or `?`, a day must satisfy both of them, otherwise one is
-/// enough. `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly` and `@annually` stand for the usual lines.
+/// Sunday is both 0 and 7. When one of the day fields starts with `*` or `?`, a day must satisfy both of them,
+/// otherwise one is enough. `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly` and `@annually` stand
+/// for the usual lines.
 ///
 /// # Clock changes
 ///
-/// A line whose second, minute or hour field starts with `*` follows the clock as it is shown: nothing happens at times that a
-/// clock change leaves out, and times that come twice count twice. So `*/30 2 * * *` does nothing on a day without a two o'clock.
-/// Any other line names fixed times. One that is left out runs at the first instant after the change (several in one gap are one
-/// slot), one that comes twice runs the first time only; so `0 0-23 * * *` leaves out the second pass of a repeated hour, and `0 * * * *`
-/// doesn't. When the clock jumps by more than 3 hours, as where a zone moved over the date line, nothing is made up for.
+/// A line whose second, minute or hour field starts with `*` follows the clock as it is shown: nothing happens at times
+/// that a clock change leaves out, and times that come twice count twice. Any other line names fixed times. One that is
+/// left out runs at the first instant after the change (several in one gap are one slot), and one that comes twice runs
+/// the first time only. When the clock jumps by more than 3 hours, as where a zone moved over the date line, nothing is
+/// made up for.
+///
+/// So mind two lines: `*/30 2 * * *` does nothing on a day without a two o'clock (`0,30 2 * * *` makes up for it), and
+/// `0 0-23 * * *` leaves out the second pass of a repeated hour (`0 * * * *` doesn't).
+///
+/// The tables of time zones end with the year 2099, and later times keep each zone's last offset.
 ///
 /// # Example: a day without its two o'clock
 ///
@@ -111,8 +118,8 @@ impl Cron {
     ///
     /// # Errors
     ///
-    /// When the line doesn't follow the dialect, or when the date it names can never come (30 February). The error's span is the
-    /// part of `expression` that is wrong.
+    /// When the line doesn't follow the dialect, or when the date it names can never come (30 February). The error's
+    /// span is the part of `expression` that is wrong.
     pub fn parse(expression: &str, dialect: Dialect, zone: Tz) -> Result<Self, ParseError> {
         let line = match dialect {
             Dialect::Unix => parse::line(expression)?,

@@ -302,23 +302,23 @@ fn each_item<'a>(
 
 /// `*`, `v` or `a-b`, each with an optional step, as a set.
 fn plain(item: Part<'_>, kind: &Field) -> Result<u64, ParseError> {
+    if item.text == "*" {
+        // by far the commonest item, and the shortest: a long list of them must not take long
+        return Ok((2 << kind.max) - (1 << kind.min));
+    }
     let (base, step) = item.split('/');
     let step = step.map(|text| self::step(text, item, kind)).transpose()?;
     let count = kind.max - kind.min + 1;
     let (from, to) = if base.text == "*" || (base.text == "?" && kind.question) {
         (kind.min, kind.max)
     } else if let (first, Some(last)) = base.split('-') {
-        match (value(first, item, kind)?, value(last, item, kind)?) {
-            // Sunday by its other number: at the start of a range it is the one before Monday, at the end the one after Saturday
-            (from, to) if from > kind.max => (from - count, if to > kind.max { to - count } else { to }),
-            ends => ends,
-        }
+        (value(first, item, kind)?, value(last, item, kind)?)
     } else {
         let from = value(base, item, kind)?;
-        let from = if from > kind.max { from - count } else { from };
         (from, if step.is_some() { kind.max } else { from })
     };
-    // a range over the end goes on from the start, and its steps count along
+    // A range over the end goes on from the start, and its steps count along. So a 7 is the Sunday before Monday where
+    // a range starts, and the one after Saturday where it ends.
     let length = if from <= to { to - from } else { to + count - from };
     let offsets = (0..=length).step_by(step.unwrap_or(1) as usize);
     Ok(offsets.fold(0, |set, n| set | 1 << (kind.min + (from - kind.min + n) % count)))

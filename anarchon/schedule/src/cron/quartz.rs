@@ -1,7 +1,8 @@
 //! Cron lines in the dialect of Quartz and of the `cron` crate.
 //!
-//! The `cron` crate reads each field; its sets then run through the engine of this crate. Its own iterator knows no rule for times
-//! that a clock change leaves out or repeats, so two instances asking at different moments would not agree on the slots.
+//! The `cron` crate reads each field; its sets then run through the engine of this crate. Its own iterator knows no
+//! rule for times that a clock change leaves out or repeats, so two instances asking at different moments would not
+//! agree on the slots.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -66,7 +67,8 @@ pub(super) fn line(input: &str) -> Result<Line, ParseError> {
     Ok(Line { times, text: joined(&fields), wild })
 }
 
-/// Reads one field, in a line whose other fields are stars: so no field can reach into the next, and the place of an error is known.
+/// Reads one field, in a line whose other fields are stars: so no field can reach into the next, and the place of an
+/// error is known.
 fn read(index: usize, field: Part<'_>, times: &mut Civil) -> Result<(), ParseError> {
     let mut line = ["*"; 7];
     line[index] = field.text;
