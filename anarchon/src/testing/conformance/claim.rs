@@ -30,7 +30,7 @@ pub async fn an_early_claim_asked_again_with_its_token_wins<F: Fixture<Backend: 
     let client = Client::new(fixture).await;
     let claim = client.scheduled(client.ago(-400));
     let store_ms = until("the slot has come", async || {
-        let answer = answer("claim", async || client.store.claim(&claim).await).await;
+        let answer = answer!("claim", client.store.claim(&claim).await);
         match answer.value {
             ClaimOutcome::Early { .. } => None,
             ClaimOutcome::Won { attempt: 1, .. } => Some(answer.store_ms.expect("a store with leases has a clock")),
@@ -334,8 +334,8 @@ pub async fn slots_and_jobs_are_decided_apart<F: Fixture<Backend: LeaseBackend>>
         assert_eq!(client.active().await.len(), 3);
     }
     let jobs = [client.on("one").job, client.on("two").job, client.on("three").job];
-    let both = answer("active", async || client.store.active(&jobs).await).await.value;
-    let all = answer("active", async || client.store.active(&[]).await).await.value;
+    let both = answer!("active", client.store.active(&jobs).await).value;
+    let all = answer!("active", client.store.active(&[]).await).value;
     assert_eq!((both.len(), all.len()), (6, 6), "of no list at all, the runs of all jobs");
     let epoch = client.on("epoch");
     let claim = RunClaim { limit: Duration::from_secs(u64::from(u32::MAX)), ..epoch.scheduled(Slot::from_ms(0)) };
@@ -364,7 +364,7 @@ pub async fn connecting_again_keeps_everything<F: Fixture<Backend: LeaseBackend>
     let won = client.win(&client.scheduled(client.ago(1000))).await;
     client
         .unchanged(async || {
-            answer("connect", async || client.store.connect().await).await;
+            answer!("connect", client.store.connect().await);
             client.other(fixture, "other").await;
         })
         .await;

@@ -13,7 +13,8 @@
 //!
 //! The second argument is called once per test and gives a [`Fixture`]: an empty store, or an empty corner of one, that
 //! hands out any number of clients. Attributes before the name go to every test, as in
-//! `lease_conformance!(#[ignore = "needs REDIS_URL"] redis, fixture)`. A store that only claims uses
+//! `lease_conformance!(#[ignore = "needs REDIS_URL"] redis, fixture)`. A store that trims by age adds
+//! [`history_by_age_conformance!`](crate::history_by_age_conformance); one that only claims uses
 //! [`claim_conformance!`](crate::claim_conformance).
 //!
 //! Every rule is also a plain `async fn` in the module of its topic, to be called by hand. The rules run on the store's
@@ -26,9 +27,22 @@
 )]
 
 pub mod claim;
+pub mod claim_only;
+pub mod fuzz;
+pub mod history;
+pub mod late;
+pub mod manual;
+pub mod many;
+pub mod names;
+pub mod overlap;
+pub mod packets;
+pub mod pause;
+pub mod race;
+pub mod register;
+pub mod retry;
 mod support;
+pub mod trim;
 
-use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
@@ -136,6 +150,201 @@ macro_rules! lease_conformance {
                 slots_and_jobs_are_decided_apart
                 a_second_client_sees_the_same_store
                 connecting_again_keeps_everything
+            }
+            late {
+                a_slot_older_than_the_limit_is_late_and_undecided
+                a_slot_within_the_limit_is_not_late
+                a_slot_at_or_before_the_floor_is_late
+                the_floor_in_the_store_decides
+                a_floor_the_store_has_lost_is_taken_from_the_claim
+                floors_are_kept_per_schedule
+                a_stale_claim_is_refused_and_writes_nothing
+                a_stale_claim_renews_no_lease
+                a_stale_claim_takes_nothing_over
+                a_stale_claim_records_no_skip
+            }
+            overlap {
+                a_slot_beside_a_live_run_is_skipped_for_everyone
+                under_allow_slots_run_beside_each_other
+                a_catch_up_beside_a_live_run_is_asked_again
+                a_newer_live_run_blocks_an_older_slot
+                a_dead_run_that_can_be_taken_over_blocks_new_slots
+                a_released_run_blocks_new_slots
+                an_expired_or_used_up_run_blocks_nobody
+                runs_of_other_jobs_block_nobody
+                a_takeover_beside_a_live_run_waits
+                under_allow_a_takeover_minds_nobody
+                two_dead_runs_do_not_block_each_other_for_ever
+                winning_again_revives_no_lease_beside_a_live_run
+                winning_again_revives_no_lease_beside_a_retry
+                a_newer_slot_supersedes_waiting_runs
+                under_allow_waiting_runs_keep_their_retries
+                a_skipped_slot_supersedes_nothing
+                skips_in_a_row_are_one_record
+                a_gap_begins_a_new_skip_record
+                another_reason_begins_a_new_skip_record
+                a_run_between_parts_the_skip_records
+            }
+            pause {
+                a_pause_says_who_when_and_why
+                a_paused_jobs_slot_is_skipped_for_everyone
+                a_paused_jobs_catch_up_is_asked_again
+                a_pause_stops_no_running_attempt
+                a_paused_jobs_runs_wait_to_be_taken_over
+                paused_comes_before_overlap
+                late_and_gone_come_before_paused
+                a_pause_keeps_no_expired_run_open
+            }
+            packets {
+                a_claim_copy_after_its_attempt_ended_is_done
+                a_claim_copy_does_not_disturb_the_next_attempt
+                a_heartbeat_after_its_attempt_ended_is_lost
+                a_heartbeat_revives_no_lease
+                a_heartbeat_moves_the_lease_forward_only
+                a_heartbeat_keeps_a_lease_going
+                a_foreign_token_proves_nothing
+                a_token_of_another_run_proves_nothing
+                a_finish_after_the_lease_but_before_a_takeover_is_recorded
+                a_release_after_the_lease_but_before_a_takeover_is_accepted
+                a_frozen_runner_cannot_finish_after_a_takeover
+                a_frozen_runner_cannot_finish_a_dead_run
+                a_finish_sent_twice_is_answered_the_same
+                a_finish_sent_twice_moves_no_retry
+                a_release_sent_twice_is_answered_the_same
+                the_first_of_finish_and_release_decides
+                the_first_ending_stands
+                a_return_that_overtook_its_claim_is_lost_and_repeated
+                a_late_copy_of_a_losing_claim_can_be_given_back
+            }
+            retry {
+                a_failed_attempt_waits_for_its_retry
+                any_instance_restarts_a_run_whose_wait_is_over
+                the_wait_doubles_until_no_attempt_is_left
+                a_wait_is_ten_minutes_at_most
+                without_retry_failed_a_failure_is_final
+                a_last_ending_is_never_retried
+                a_run_that_ended_well_is_not_retried
+                retry_failed_is_that_of_the_first_claim
+                lost_and_failed_attempts_count_alike
+                a_retry_can_be_handed_over
+            }
+            manual {
+                a_manual_run_starts_now_with_a_lease
+                a_manual_claim_sent_twice_starts_one_run
+                a_manual_claim_sent_twice_renews_its_lease
+                a_stale_manual_claim_starts_nothing
+                manual_runs_touch_no_slot
+                plain_manual_runs_mind_nobody_and_block_nobody
+                an_exclusive_manual_run_is_refused_beside_a_live_run
+                an_exclusive_manual_run_minds_no_dead_run
+                an_exclusive_manual_run_blocks_slots
+                a_manual_run_is_dead_after_its_lease
+                a_paused_job_can_be_run_by_hand
+                a_trimmed_manual_run_moves_no_trim_mark
+                a_manual_run_that_was_given_back_is_over
+                manual_tokens_prove_nothing_elsewhere
+            }
+            register {
+                a_floor_is_set_once
+                another_schedule_gets_a_floor_of_its_own
+                instances_that_disagree_are_named
+                instances_that_agree_are_not_named
+                a_claim_disagrees_with_nobody
+                registrations_are_answered_in_their_order
+                registering_at_once_gives_one_floor
+                a_job_that_nobody_registers_is_forgotten
+                a_job_that_is_registered_is_kept
+                a_paused_job_is_never_forgotten
+            }
+            trim {
+                the_oldest_attempts_go_and_their_slots_stay_decided
+                nothing_goes_within_the_size
+                what_is_younger_than_keep_stays
+                an_unfinished_run_never_goes
+                a_trim_closes_dead_runs
+                skip_records_go_and_their_slots_stay_decided
+                trim_marks_are_the_jobs_own_and_only_rise
+            }
+            history {
+                an_attempt_is_told_from_start_to_end
+                every_attempt_of_a_run_is_told
+                the_newest_slot_comes_first
+                history_is_the_jobs_own
+                error_texts_come_back_word_for_word
+                other_texts_come_back_word_for_word
+            }
+            names {
+                every_name_is_a_job_of_its_own
+                plain_names_are_always_taken
+            }
+            many {
+                many_claims_are_answered_as_one_at_a_time
+                a_batch_of_one_and_of_none_are_batches
+                many_heartbeats_are_answered_as_one_at_a_time
+                many_finishes_are_answered_as_one_at_a_time
+                many_releases_are_answered_as_one_at_a_time
+            }
+            race {
+                every_slot_has_exactly_one_winner
+                copies_of_one_claim_win_together
+                two_slots_under_skip_never_both_run
+                a_dead_run_is_taken_over_by_exactly_one
+                two_dead_runs_under_skip_are_never_both_taken_over
+                a_late_finish_and_a_takeover_exclude_each_other
+                exclusive_manual_runs_and_slots_never_both_run
+                copies_of_one_manual_claim_start_one_run
+                racing_batches_win_each_job_once
+                fences_grow_with_every_win
+            }
+            fuzz {
+                random_calls_keep_their_promises
+                random_calls_at_once_keep_their_promises
+            }
+        }
+    };
+}
+
+/// Makes one test per rule for a backend that only claims: a name for the module, and what makes a
+/// [`Fixture`](crate::testing::conformance::Fixture). See [`testing::conformance`](crate::testing::conformance).
+#[macro_export]
+macro_rules! claim_conformance {
+    ($(#[$attribute:meta])* $store:ident, $fixture:expr $(,)?) => {
+        $crate::__conformance_module! {
+            [$(#[$attribute])*] $store, $fixture,
+            claim_only {
+                the_first_token_wins
+                the_winners_token_wins_again
+                slots_and_jobs_are_decided_apart
+                every_slot_has_exactly_one_winner
+                copies_of_one_claim_win_together
+                a_slot_in_the_future_is_early
+                a_slot_older_than_the_limit_is_late
+                a_slot_beyond_the_stores_memory_is_late
+                a_stale_claim_is_refused
+                newer_slots_push_none_out
+                a_slot_is_remembered_as_long_as_declared
+                history_joins_claims_and_results
+                a_finish_sent_twice_is_recorded_once
+                error_texts_come_back_word_for_word
+                manual_runs_touch_no_slot
+                history_keeps_the_newest
+                many_claims_are_answered_as_one_at_a_time
+                registering_and_connecting_again_undo_nothing
+                memory_is_declared_and_plain_names_are_taken
+            }
+        }
+    };
+}
+
+/// Makes one test per rule about age for a backend that implements [`HistoryByAge`](crate::HistoryByAge) and has leases.
+/// See [`testing::conformance`](crate::testing::conformance).
+#[macro_export]
+macro_rules! history_by_age_conformance {
+    ($(#[$attribute:meta])* $store:ident, $fixture:expr $(,)?) => {
+        $crate::__conformance_module! {
+            [$(#[$attribute])*] $store, $fixture,
+            trim {
+                what_is_older_than_its_ttl_goes
             }
         }
     };

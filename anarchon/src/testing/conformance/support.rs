@@ -23,6 +23,9 @@ pub(super) const SHORT: Duration = Duration::from_millis(40);
 /// How long an event is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long is waited between two questions.
+const PAUSE: Duration = Duration::from_millis(3);
+
 /// Asks until there is an answer. Every wait of the suite is one of these: bounded, and on an event.
 pub(super) async fn until<T>(event: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -31,18 +34,30 @@ pub(super) async fn until<T>(event: &str, mut ask: impl AsyncFnMut() -> Option<T
             return answer;
         }
         assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain until {event}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// The answer of a call that is repeated, as the scheduler would, while the store is busy.
-pub(super) async fn answer<T>(call: &str, mut ask: impl AsyncFnMut() -> Result<T, BackendError>) -> T {
-    until(&format!("{call} is answered"), async || match ask().await {
-        Ok(answer) => Some(answer),
-        Err(error) if matches!(error.kind(), BackendErrorKind::Busy | BackendErrorKind::Unknown) => None,
-        Err(error) => panic!("{call}: {error}"),
-    })
-    .await
+/// The answer of a call that is repeated, as the scheduler would, while the store is busy. A macro, since the future of
+/// an async closure can't be sent to another thread.
+macro_rules! answer {
+    ($call:literal, $ask:expr) => {{
+        let begun = std::time::Instant::now();
+        loop {
+            match $ask {
+                Ok(answer) => break answer,
+                Err(error) => $crate::testing::conformance::support::busy($call, begun, &error).await,
+            }
+        }
+    }};
+}
+pub(super) use answer;
+
+/// Waits before a call is repeated, if it may be.
+pub(super) async fn busy(call: &str, begun: Instant, error: &BackendError) {
+    let may_be_repeated = matches!(error.kind(), BackendErrorKind::Busy | BackendErrorKind::Unknown);
+    assert!(may_be_repeated && begun.elapsed() < PATIENCE, "{call}: {error}");
+    tokio::time::sleep(PAUSE).await;
 }
 
 pub(super) fn job(name: &str) -> JobName {
@@ -104,7 +119,7 @@ impl<B: Backend> Client<B> {
     /// A connected client.
     pub(super) async fn new(fixture: &impl Fixture<Backend = B>) -> Self {
         let store = Arc::new(fixture.backend().await);
-        answer("connect", async || store.connect().await).await;
+        answer!("connect", store.connect().await);
         let mut client = Self { store, job: job("job"), instance: instance("here"), start: 0 };
         client.start = client.now().await;
         client
@@ -123,13 +138,16 @@ impl<B: Backend> Client<B> {
 
     /// The store's clock, or ours where it has none.
     pub(super) async fn now(&self) -> i64 {
-        answer("clock", async || self.store.clock().await).await.unwrap_or_else(|| SystemClock.wall_ms())
+        answer!("clock", self.store.clock().await).unwrap_or_else(|| SystemClock.wall_ms())
     }
 
     /// Waits until the store's clock has gone on by more than `by`.
     pub(super) async fn pass(&self, by: Duration) {
-        let start = self.now().await;
-        until("the store's clock has gone on", async || (self.now().await > start + to_ms(by)).then_some(())).await;
+        let (start, begun) = (self.now().await, Instant::now());
+        while self.now().await <= start + to_ms(by) {
+            assert!(begun.elapsed() < PATIENCE + by, "the store's clock stands still");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// The slot that was due this long before the rule began.
@@ -144,7 +162,7 @@ impl<B: Backend> Client<B> {
     pub(super) async fn register_forgetting(&self, identity: &str, fingerprint: &str, after: Duration) -> Registered {
         let (identity, fingerprint) = (identity.to_owned(), fingerprint.to_owned());
         let jobs = [Registration::new(self.job.clone(), identity, fingerprint, self.instance.clone())];
-        let mut answers = answer("register", async || self.store.register(&jobs, after).await).await.value;
+        let mut answers = answer!("register", self.store.register(&jobs, after).await).value;
         assert_eq!(answers.len(), 1, "one answer per registration");
         answers.remove(0)
     }
@@ -155,7 +173,7 @@ impl<B: Backend> Client<B> {
     }
 
     pub(super) async fn claim_manual(&self, claim: &ManualClaim) -> ManualOutcome {
-        answer("claim_manual", async || self.store.claim_manual(claim).await).await.value
+        answer!("claim_manual", self.store.claim_manual(claim).await).value
     }
 
     /// The run that this manual claim wins, and its fence.
@@ -171,7 +189,7 @@ impl<B: Backend> Client<B> {
     }
 
     pub(super) async fn send_finish(&self, finish: &Finish) -> FinishOutcome {
-        answer("finish", async || self.store.finish(finish).await).await.value
+        answer!("finish", self.store.finish(finish).await).value
     }
 
     pub(super) async fn finish_with(&self, run: &RunKey, token: Token, ending: Ending) -> FinishOutcome {
@@ -179,7 +197,7 @@ impl<B: Backend> Client<B> {
     }
 
     pub(super) async fn records(&self, limit: u32) -> Vec<Record> {
-        answer("history", async || self.store.history(&self.job, limit).await).await
+        answer!("history", self.store.history(&self.job, limit).await)
     }
 
     /// All attempts of the job, newest first.
@@ -206,7 +224,7 @@ impl<B: Backend> Client<B> {
 
     pub(super) async fn trim(&self, trim: &Trim) {
         let jobs = [trim.clone()];
-        answer("trim", async || self.store.trim(&jobs).await).await;
+        answer!("trim", self.store.trim(&jobs).await);
     }
 }
 
@@ -226,7 +244,7 @@ impl<B: LeaseBackend> Client<B> {
     }
 
     pub(super) async fn claim(&self, claim: &RunClaim) -> ClaimOutcome {
-        answer("claim", async || self.store.claim(claim).await).await.value
+        answer!("claim", self.store.claim(claim).await).value
     }
 
     /// Sends a claim that must win.
@@ -259,7 +277,7 @@ impl<B: LeaseBackend> Client<B> {
 
     pub(super) async fn active(&self) -> Vec<ActiveRun> {
         let jobs = [self.job.clone()];
-        answer("active", async || self.store.active(&jobs).await).await.value
+        answer!("active", self.store.active(&jobs).await).value
     }
 
     pub(super) async fn active_run(&self, run: &RunKey) -> Option<ActiveRun> {
@@ -298,7 +316,7 @@ impl<B: LeaseBackend> Client<B> {
 
     pub(super) async fn beat_run(&self, run: &RunKey, token: Token, lease: Duration) -> BeatOutcome {
         let beat = Beat::new(run.clone(), token, lease);
-        answer("heartbeat", async || self.store.heartbeat(&beat).await).await.value
+        answer!("heartbeat", self.store.heartbeat(&beat).await).value
     }
 
     pub(super) async fn finish(&self, won: &Won, ending: Ending) -> FinishOutcome {
@@ -314,7 +332,7 @@ impl<B: LeaseBackend> Client<B> {
     }
 
     pub(super) async fn release(&self, release: &Release) -> ReleaseOutcome {
-        answer("release", async || self.store.release(release).await).await.value
+        answer!("release", self.store.release(release).await).value
     }
 
     pub(super) async fn hand_over(&self, won: &Won) -> ReleaseOutcome {
@@ -337,14 +355,14 @@ impl<B: LeaseBackend> Client<B> {
 
     pub(super) async fn pause(&self, note: &str) {
         let pause = Pause::new("somebody", note);
-        answer("set_paused", async || self.store.set_paused(&self.job, Some(&pause)).await).await;
+        answer!("set_paused", self.store.set_paused(&self.job, Some(&pause)).await);
     }
 
     pub(super) async fn resume(&self) {
-        answer("set_paused", async || self.store.set_paused(&self.job, None).await).await;
+        answer!("set_paused", self.store.set_paused(&self.job, None).await);
     }
 
     pub(super) async fn paused(&self) -> Option<Pause> {
-        answer("paused", async || self.store.paused(&self.job).await).await
+        answer!("paused", self.store.paused(&self.job).await)
     }
 }
