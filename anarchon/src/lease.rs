@@ -371,3 +371,6 @@ pub fn attempt_as_run(status: AttemptStatus) -> Status {
         AttemptStatus::Running | AttemptStatus::HandedOver | AttemptStatus::Returned => Status::Running,
     }
 }
+
+#[cfg(test)]
+mod tests;

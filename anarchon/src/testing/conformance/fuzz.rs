@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::Fixture;
 use super::support::{Client, answer, failed, timed_out};
-use crate::backend::{Backend as _, LeaseBackend};
+use crate::backend::LeaseBackend;
 use crate::option::{Overlap, Retention};
 use crate::run::{
     AttemptStatus, Beat, BeatOutcome, ClaimKind, ClaimOutcome, Ending, Finish, FinishOutcome, ManualClaim,

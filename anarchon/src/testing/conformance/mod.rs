@@ -389,3 +389,52 @@ macro_rules! __conformance_tests {
         $crate::__conformance_tests! { [$(#[$attribute])*] $fixture, $topic $($rest)* }
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// Each topic's source, to be held against the lists of the macros.
+    const TOPICS: [(&str, &str); 15] = [
+        ("claim", include_str!("claim.rs")),
+        ("claim_only", include_str!("claim_only.rs")),
+        ("fuzz", include_str!("fuzz.rs")),
+        ("history", include_str!("history.rs")),
+        ("late", include_str!("late.rs")),
+        ("manual", include_str!("manual.rs")),
+        ("many", include_str!("many.rs")),
+        ("names", include_str!("names.rs")),
+        ("overlap", include_str!("overlap.rs")),
+        ("packets", include_str!("packets.rs")),
+        ("pause", include_str!("pause.rs")),
+        ("race", include_str!("race.rs")),
+        ("register", include_str!("register.rs")),
+        ("retry", include_str!("retry.rs")),
+        ("trim", include_str!("trim.rs")),
+    ];
+
+    #[test]
+    fn every_rule_is_in_the_list_of_a_macro() {
+        let mut written = BTreeSet::new();
+        for (topic, source) in TOPICS {
+            for line in source.lines().filter_map(|line| line.strip_prefix("pub async fn ")) {
+                let rule = line.split_once('<').map_or(line, |(name, _)| name);
+                if rule != "run_seed" {
+                    written.insert((topic, rule));
+                }
+            }
+        }
+        let mut listed = BTreeSet::new();
+        let mut topic = "";
+        for line in include_str!("mod.rs").lines().filter(|line| line.starts_with("            ")) {
+            let word = line.trim();
+            if let Some(name) = word.strip_suffix(" {").filter(|name| TOPICS.iter().any(|(topic, _)| topic == name)) {
+                topic = name;
+            } else if line.starts_with("                ") && word.chars().all(|c| c.is_ascii_lowercase() || c == '_') {
+                listed.insert((topic, word));
+            }
+        }
+        assert_eq!(written.difference(&listed).collect::<Vec<_>>(), Vec::<&(&str, &str)>::new(), "not in any list");
+        assert!(written.len() > 150, "{} rules were found", written.len());
+    }
+}
