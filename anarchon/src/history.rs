@@ -3,7 +3,8 @@
 use crate::run::Record;
 use crate::slot::Slot;
 
-/// The newest `limit` records, newest first: by slot, then by attempt, then by the time of the claim.
+/// The newest `limit` records, newest first: by slot, then by fence, since an attempt that was returned and the one after
+/// it share their number, and may share the millisecond of their claims; then, without fences, by claim and attempt.
 #[must_use]
 pub(crate) fn newest(mut records: Vec<Record>, limit: u32) -> Vec<Record> {
     records.sort_by(|a, b| order(b).cmp(&order(a)));
@@ -11,10 +12,10 @@ pub(crate) fn newest(mut records: Vec<Record>, limit: u32) -> Vec<Record> {
     records
 }
 
-fn order(record: &Record) -> (Slot, i64, u32) {
+fn order(record: &Record) -> (Slot, Option<u64>, i64, u32) {
     match record {
-        Record::Attempt(a) => (a.run.slot, a.claimed_at, a.attempt),
-        Record::Skipped(s) => (s.last, 0, 0),
+        Record::Attempt(a) => (a.run.slot, a.fence, a.claimed_at, a.attempt),
+        Record::Skipped(s) => (s.last, None, 0, 0),
     }
 }
 

@@ -299,7 +299,11 @@ pub fn decide(claim: &RunClaim, facts: &Facts<'_>, now: i64) -> Decision {
     let skips = claim.overlap == Overlap::Skip;
     if let Some(run) = facts.run {
         if run.token == Some(claim.token) {
-            return Again;
+            // A lease that is over is not revived beside a run that was let in since: a takeover, or a manual one.
+            return match facts.live {
+                Some(blocker) if skips && run.over(now) => Answer(overlap(blocker, now, false)),
+                _ => Again,
+            };
         }
         if let Some(status) = facts.ended {
             return Answer(ClaimOutcome::Done { status: attempt_as_run(status) });
@@ -367,3 +371,6 @@ pub fn attempt_as_run(status: AttemptStatus) -> Status {
         AttemptStatus::Running | AttemptStatus::HandedOver | AttemptStatus::Returned => Status::Running,
     }
 }
+
+#[cfg(test)]
+mod tests;

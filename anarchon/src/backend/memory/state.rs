@@ -19,9 +19,15 @@ const DAY_MS: i64 = 86_400_000;
 #[derive(Clone, Debug)]
 struct Schedule {
     floor: i64,
+    /// Who registered it last; nobody when only a claim brought its floor.
+    registered: Option<Registrant>,
+}
+
+#[derive(Clone, Debug)]
+struct Registrant {
     fingerprint: String,
     instance: InstanceId,
-    touched: i64,
+    at: i64,
 }
 
 #[derive(Debug, Default)]
@@ -47,21 +53,19 @@ impl JobState {
         self.touched = now;
         let mut registered = Registered::new(now);
         for (identity, schedule) in &self.schedules {
-            let differs =
-                schedule.fingerprint != registration.fingerprint && schedule.instance != registration.instance;
-            if differs && now.saturating_sub(schedule.touched) < DAY_MS {
-                registered.others.push((schedule.instance.to_string(), schedule.fingerprint.clone()));
+            if let Some(by) = &schedule.registered {
+                let differs = by.fingerprint != registration.fingerprint && by.instance != registration.instance;
+                if differs && now.saturating_sub(by.at) < DAY_MS {
+                    registered.others.push((by.instance.to_string(), by.fingerprint.clone()));
+                }
             }
             if *identity == registration.identity {
                 registered.floor = schedule.floor;
             }
         }
-        let schedule = Schedule {
-            floor: registered.floor,
-            fingerprint: registration.fingerprint.clone(),
-            instance: registration.instance.clone(),
-            touched: now,
-        };
+        let (fingerprint, instance) = (registration.fingerprint.clone(), registration.instance.clone());
+        let registrant = Registrant { fingerprint, instance, at: now };
+        let schedule = Schedule { floor: registered.floor, registered: Some(registrant) };
         self.schedules.insert(registration.identity.clone(), schedule);
         registered
     }
@@ -76,12 +80,7 @@ impl JobState {
             return ClaimOutcome::Late(Lateness::Stale);
         }
         self.touched = self.touched.max(now);
-        self.schedules.entry(claim.identity.to_string()).or_insert_with(|| Schedule {
-            floor: claim.floor,
-            fingerprint: claim.identity.to_string(),
-            instance: claim.instance.clone(),
-            touched: now,
-        });
+        self.schedules.entry(claim.identity.to_string()).or_insert(Schedule { floor: claim.floor, registered: None });
         self.close_over(Some(claim.token), now);
         let key = claim.key();
         match lease::decide(claim, &self.facts(claim, &key, now), now) {
@@ -97,7 +96,7 @@ impl JobState {
         let others = || self.runs.values().filter(|run| run.key != *key && run.counts);
         Facts {
             run: self.runs.get(key),
-            ended: self.attempts.iter().rev().find(|a| a.run == *key && a.token == claim.token).and_then(|a| a.status),
+            ended: ended_as(&self.attempts, key, claim.token),
             skipped: self.skips.range(..=claim.slot).next_back().is_some_and(|(_, s)| s.last >= claim.slot),
             paused: self.paused.is_some(),
             trim_mark: self.trim_mark,
@@ -225,16 +224,20 @@ impl JobState {
     }
 
     pub(super) fn claim_manual(&mut self, claim: &ManualClaim, now: i64) -> ManualOutcome {
-        if let Some(attempt) = self.attempts.iter().rev().find(|a| a.token == claim.token) {
-            return match attempt.status {
-                Some(AttemptStatus::Running) => ManualOutcome::Won { slot: attempt.run.slot, fence: attempt.fence },
-                _ => ManualOutcome::Late,
-            };
-        }
         if now > claim.valid_until {
             return ManualOutcome::Late;
         }
         self.close_over(None, now);
+        if let Some(attempt) = self.attempts.iter().rev().find(|a| a.run.manual == Some(claim.token)) {
+            // A repeated packet renews: its sender counts the lease from the sending of the one that was answered.
+            return match self.runs.get_mut(&attempt.run) {
+                Some(run) if run.token == Some(claim.token) => {
+                    run.renew(claim.lease, now);
+                    ManualOutcome::Won { slot: attempt.run.slot, fence: attempt.fence }
+                }
+                _ => ManualOutcome::Late,
+            };
+        }
         if claim.exclusive && self.runs.values().any(|run| run.counts && run.live(now)) {
             return ManualOutcome::Overlap;
         }
@@ -276,7 +279,7 @@ impl JobState {
             }
             return outcome;
         }
-        let ended = self.attempts.iter().rev().find(|a| a.token == finish.token).and_then(|a| a.status);
+        let ended = ended_as(&self.attempts, &finish.run, finish.token);
         if ended == Some(finish.ending.status()) { run.finished(now) } else { FinishOutcome::Lost }
     }
 
@@ -290,7 +293,7 @@ impl JobState {
             self.end_attempt(release.token, status, None, now);
             return ReleaseOutcome::Released;
         }
-        let ended = self.attempts.iter().rev().find(|a| a.token == release.token).and_then(|a| a.status);
+        let ended = ended_as(&self.attempts, &release.run, release.token);
         if ended == Some(status) { ReleaseOutcome::Released } else { ReleaseOutcome::Lost }
     }
 
@@ -361,4 +364,9 @@ impl JobState {
             }
         }
     }
+}
+
+/// How the attempt of `run` that has `token` stands. The token of another run's attempt proves nothing.
+fn ended_as(attempts: &[AttemptRecord], run: &RunKey, token: Token) -> Option<AttemptStatus> {
+    attempts.iter().rev().find(|a| a.run == *run && a.token == token).and_then(|a| a.status)
 }
