@@ -1,4 +1,77 @@
-//! Scheduled jobs in a service with more than one instance: exactly one instance runs each scheduled time.
+//! Scheduled jobs for a service that runs as more than one instance: exactly one instance runs each scheduled time.
+//!
+//! A timer in each of three instances runs a job three times. With anarchon all instances compute the same scheduled times
+//! and race for each of them in the store they already share; the store lets one win. There is no leader and no extra
+//! server, and on a store that can hold leases the losers are backups that take over when the winner dies.
+//!
+//! # A whole program
+//!
+//! ```no_run
+//! use anarchon::Context;
+//!
+//! #[anarchon::job(every = "1h", overlap = "skip", max_attempts = 2)]
+//! async fn export_all(ctx: Context) -> Result<(), std::io::Error> {
+//!     println!("exporting for {}", ctx.slot());
+//!     Ok(())
+//! }
+//!
+//! anarchon::main!();
+//! ```
+//!
+//! Its store is the file `./anarchon.db` unless `ANARCHON_STORE` names another one. Start it as often as you like.
+//!
+//! # Inside a service
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), anarchon::Error> {
+//! use anarchon::{Context, MemoryBackend, Overlap, Scheduler, State};
+//!
+//! #[derive(Clone)]
+//! struct App;
+//!
+//! async fn sync(ctx: Context, State(_app): State<App>) {
+//!     println!("slot {} attempt {}", ctx.slot(), ctx.attempt());
+//! }
+//!
+//! let scheduler = Scheduler::builder(MemoryBackend::new()).state(App).start().await?;
+//! scheduler.every("sync", "10s", sync).overlap(Overlap::Allow).add().await?;
+//! scheduler.stop().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # Three ideas
+//!
+//! 1. **Every instance computes the same slots.** `every = "10s"` is a grid from the Unix epoch, a cron line is read in
+//!    its own time zone with fixed rules for clock changes, and the host's zone never matters.
+//! 2. **Each instance claims each slot**, after a short random wait that spreads the work. The claim is one atomic step
+//!    in the store, and may be repeated: it carries a random token.
+//! 3. **The winner holds a lease** and renews it while it lives. When the lease is over, a backup starts the same slot
+//!    again. [`lease`] has the rules.
+//!
+//! What you can rely on: a slot is started at least once while instances and store are up, never twice at once, and never
+//! again once it is done. It is not exactly once: a run whose runner died is started again. So make handlers harmless to
+//! repeat, key writes by [`Context::slot_ms`], or guard them with [`Context::fence`].
+//!
+//! # Choosing a store
+//!
+//! | store | feature | leases | for |
+//! |---|---|---|---|
+//! | `SqliteBackend` | `sqlite` (default) | yes | processes on one machine |
+//! | [`MemoryBackend`] | | yes | tests |
+//! | [`ClaimOnlyMemoryBackend`] | | no | tests |
+//!
+//! A store's strength is in its type. An option that needs leases does not compile on a store without, and what only
+//! the start of the program can know (jobs of another crate) is refused by [`start`](SchedulerBuilder::start), naming the
+//! job, the option, the store and the place.
+//!
+//! # Features
+//!
+//! | feature | default | what |
+//! |---|---|---|
+//! | `sqlite` | yes | `SqliteBackend` |
+//! | `testing` | no | `testing`: the conformance suite for backends, a manual clock, a store that fails on demand |
+//!
+//! The oldest supported Rust is the `rust-version` of the manifest; raising it is a minor release.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
