@@ -226,8 +226,14 @@ pub struct BoxHandler {
 impl BoxHandler {
     /// Wraps a handler.
     pub fn new<Args, H: Handler<Args>>(handler: H) -> Self {
-        let needs = H::needs().into_iter().map(|need| need.0).collect();
-        Self { call: Arc::new(move |parts| handler.call(parts)), needs }
+        Self::from_parts(H::needs(), move |parts| handler.call(parts))
+    }
+
+    pub(crate) fn from_parts(
+        needs: impl IntoIterator<Item = NeedOf>,
+        call: impl Fn(&RunParts) -> HandlerFuture + Send + Sync + 'static,
+    ) -> Self {
+        Self { call: Arc::new(call), needs: needs.into_iter().map(|need| need.0).collect() }
     }
 
     pub(crate) fn call(&self, parts: &RunParts) -> HandlerFuture {

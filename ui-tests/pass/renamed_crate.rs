@@ -1,0 +1,13 @@
+use scheduling::{ClaimOnlyMemoryBackend, State};
+
+scheduling::backend!(ClaimOnlyMemoryBackend, crate = "scheduling");
+
+#[scheduling::job(every = "1h", crate = "scheduling")]
+async fn notify(_pool: State<u8>) {}
+
+mod nested {
+    #[scheduling::job(every = "1h", crate = "::scheduling")]
+    async fn clean() {}
+}
+
+fn main() {}
