@@ -122,7 +122,8 @@ fn nameless(input: ParseStream<'_>, table: &'static Table, errors: &mut Errors) 
 }
 
 fn backend(input: ParseStream<'_>) -> syn::Result<Value> {
-    const FORM: &str = "`backend` takes the backend's type, and then its value: `backend: MyBackend = MyBackend::new(…)`";
+    const FORM: &str =
+        "`backend` takes the backend's type, and then its value: `backend: MyBackend = MyBackend::new(…)`";
     let start = input.span();
     let ty: Type = input.parse().map_err(|_| syn::Error::new(start, FORM))?;
     let called = matches!(&ty, Type::Path(path) if path.path.segments.iter().any(|s| matches!(s.arguments, PathArguments::Parenthesized(_))));
@@ -191,9 +192,11 @@ impl Given {
             _ => None,
         };
         if path.is_none() {
-            errors.on(expr, "`crate` takes the path of the anarchon crate; write `\"renamed\"` or `\"renamed::anarchon\"`");
+            errors.on(
+                expr,
+                "`crate` takes the path of the anarchon crate; write `\"renamed\"` or `\"renamed::anarchon\"`",
+            );
         }
         path
     }
 }
-

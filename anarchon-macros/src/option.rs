@@ -29,7 +29,7 @@ pub(crate) struct Opt {
     pub(crate) kind: Kind,
     /// A value as one would write it.
     pub(crate) example: &'static str,
-    /// Not every store can honour it: there is a marker of this name to ask the chosen one.
+    /// Not every store can honour it, so the chosen one is asked.
     pub(crate) marked: bool,
     /// May be given more than once.
     pub(crate) repeats: bool,
@@ -121,7 +121,11 @@ impl Table {
         let elsewhere = if std::ptr::eq(self, &JOB) { &MAIN } else { &JOB };
         let owner = if std::ptr::eq(elsewhere, &MAIN) { "the scheduler" } else { "a job" };
         if elsewhere.find(word).is_some() && word != "data" {
-            return format!("`{word}` is an option of {owner}, not of {}; set it in `{}`", self.owner(), elsewhere.place);
+            return format!(
+                "`{word}` is an option of {owner}, not of {}; set it in `{}`",
+                self.owner(),
+                elsewhere.place
+            );
         }
         let synonym = || self.options.iter().find(|option| option.also.contains(&word)).map(|option| option.name);
         match synonym().or_else(|| suggest::closest(word, names())) {

@@ -56,7 +56,8 @@ fn wants_text(given: &Given, table: &Table) -> String {
         (Some(Lit::Int(number)), _) if option.kind == Kind::Interval => {
             // `10s` without quotes is one literal to the compiler, and a bare number means seconds to most people.
             let written = number.to_string();
-            let guess = if interval::parse(&written).is_ok() { written } else { format!("{}s", number.base10_digits()) };
+            let guess =
+                if interval::parse(&written).is_ok() { written } else { format!("{}s", number.base10_digits()) };
             Some(format!("{guess:?}"))
         }
         // `skip` or `Overlap::Skip` for "skip"
@@ -119,7 +120,10 @@ pub(crate) fn count(given: &Given, table: &Table, errors: &mut Errors) -> Option
         }
         (None, Some(Expr::Unary(_))) => format!("`{key}` must be at least 1"),
         (None, _) => {
-            format!("`{key}` takes a number that can be read at compile time; write `{}`", example(given.option.example))
+            format!(
+                "`{key}` takes a number that can be read at compile time; write `{}`",
+                example(given.option.example)
+            )
         }
         _ => format!("`{key}` takes a whole number; write `{}`", example(given.option.example)),
     };

@@ -158,7 +158,19 @@ impl Outcome for () {
     }
 }
 
-impl<E: Into<BoxError> + Send> Outcome for Result<(), E> {
+/// An error that a handler may return.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the error of a job",
+    label = "implement `std::error::Error` for `{Self}`",
+    note = "the error of a job is any `E: Into<Box<dyn Error + Send + Sync>>`"
+)]
+pub trait JobError: Into<BoxError> + Send {}
+
+#[diagnostic::do_not_recommend]
+impl<E: Into<BoxError> + Send> JobError for E {}
+
+impl<E: JobError> Outcome for Result<(), E> {
     fn into_result(self) -> HandlerResult {
         self.map_err(Into::into)
     }

@@ -2,33 +2,44 @@
 
 use std::future::Future;
 
-use crate::context::HandlerFuture;
-use crate::error::{BoxError, Error};
-use crate::extract::{HandlerResult, NeedOf, Outcome, RunParts};
-
 pub use anarchon_schedule::Dialect;
 pub use inventory;
 
-pub use crate::extract::{BoxHandler, DataValue, Extract};
-pub use crate::option::{Overlap, Supports, marker};
+use crate::backend::AnyStrength;
+use crate::context::HandlerFuture;
+use crate::error::{BoxError, Error};
+use crate::extract::{BoxHandler, DataValue, Extract, HandlerResult, NeedOf, Outcome, RunParts};
+pub use crate::option::{Overlap, marker};
+use crate::option::{Supports, SupportsHistoryTtl};
 pub use crate::registry::{EntryOptions, EntrySchedule, JobEntry};
-pub use crate::scheduler::entry::{FromEnv, MainError, run_main};
+use crate::scheduler::entry::FromEnv;
+pub use crate::scheduler::entry::{MainError, run_main};
+use crate::scheduler::{Scheduler, SchedulerBuilder};
 pub use crate::slot::Place;
 
 /// What the backend's alias means in a crate that has none.
 pub mod fallback {
+    use super::{Supports, SupportsHistoryTtl};
+
     /// No backend was named: only `start()` can tell what the store honours.
     #[derive(Debug)]
     pub enum Undecided {}
 
-    impl<O> super::Supports<O> for Undecided {}
+    #[diagnostic::do_not_recommend]
+    impl<O> Supports<O> for Undecided {}
+
+    #[diagnostic::do_not_recommend]
+    impl SupportsHistoryTtl for Undecided {}
 
     /// The alias that `anarchon::main!` and `anarchon::backend!` put at the crate root shadows this one.
     pub type __AnarchonBackend = Undecided;
 }
 
-/// Fails to compile, at the option that the call is spanned to, when backend `B` cannot honour `O`.
-pub const fn assert_supports<B: Supports<O>, O>() {}
+/// Fails to compile, at the option that the call is spanned to, when backend `B` has no leases for option `O`.
+pub const fn supports<B: Supports<O>, O>() {}
+
+/// Fails to compile, at the option that the call is spanned to, when backend `B` does not trim history by age.
+pub const fn supports_history_ttl<B: SupportsHistoryTtl>() {}
 
 /// `Self` is `T`. Where the alias is searched at the crate root and another one is found, it is not.
 #[diagnostic::on_unimplemented(
@@ -38,15 +49,19 @@ pub const fn assert_supports<B: Supports<O>, O>() {}
 )]
 pub trait Is<T> {}
 
+#[diagnostic::do_not_recommend]
 impl<T> Is<T> for T {}
 
 /// Fails to compile unless `Found`, the alias at the crate root, is `Named`, the one just declared, and `module`, the
 /// place of the call, is that root.
+#[track_caller]
 pub const fn assert_at_root<Found: Is<Named>, Named>(module: &str) {
     let bytes = module.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
-        assert!(bytes[at] != b':', "the backend must be named at the crate root: in `main.rs` or `lib.rs`, outside of any module");
+        if bytes[at] == b':' {
+            panic!("the backend must be named at the crate root: in `main.rs` or `lib.rs`, outside of any module");
+        }
         at += 1;
     }
 }
@@ -114,10 +129,15 @@ pub fn data<T: Clone + Send + Sync + 'static>(value: T) -> DataValue {
     DataValue::new(value)
 }
 
-/// The backend for this environment.
+/// The scheduler of a program whose backend finds its store by itself.
 ///
 /// # Errors
 /// When the environment names no such store.
-pub fn from_env<B: FromEnv>() -> Result<B, Error> {
-    B::from_env()
+pub fn begin<B: FromEnv>() -> Result<SchedulerBuilder<B>, Error> {
+    Ok(begin_on(B::from_env()?))
+}
+
+/// The scheduler of a program on `backend`.
+pub fn begin_on<B: AnyStrength>(backend: B) -> SchedulerBuilder<B> {
+    Scheduler::builder(backend).registered()
 }

@@ -1,3 +1,5 @@
+extern crate anarchon as scheduling;
+
 scheduling::main! {
     crate: "scheduling",
     backend: scheduling::MemoryBackend,

@@ -1,10 +1,10 @@
 mod framework {
     pub mod internal {
-        pub use scheduling as jobs;
+        pub use anarchon as jobs;
     }
 }
 
-#[scheduling::job(every = "1h", overlap = "skip", crate = "crate::framework::internal::jobs")]
+#[framework::internal::jobs::job(every = "1h", overlap = "skip", crate = "crate::framework::internal::jobs")]
 async fn notify() {}
 
 fn main() {}

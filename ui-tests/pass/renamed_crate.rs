@@ -1,3 +1,8 @@
+//! A real renaming is in the crate `renamed`; here it is one of this file.
+
+extern crate anarchon as scheduling;
+
+use renamed as _;
 use scheduling::{ClaimOnlyMemoryBackend, State};
 
 scheduling::backend!(ClaimOnlyMemoryBackend, crate = "scheduling");

@@ -84,8 +84,9 @@ impl Program {
 
 /// Whether the tokens begin like `field: …`.
 fn fields(input: ParseStream<'_>) -> syn::Result<bool> {
-    let field = (input.peek(syn::Ident) || input.peek(Token![crate])) && input.peek2(Token![:]) && !input.peek2(Token![::])
-        || input.peek(syn::Ident) && input.peek2(Token![=]);
+    let field =
+        (input.peek(syn::Ident) || input.peek(Token![crate])) && input.peek2(Token![:]) && !input.peek2(Token![::])
+            || input.peek(syn::Ident) && input.peek2(Token![=]);
     input.parse::<TokenStream>()?;
     Ok(field)
 }

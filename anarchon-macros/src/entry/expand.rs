@@ -16,21 +16,20 @@ fn path(krate: &Option<Path>) -> TokenStream {
 
 /// The alias that the assertions of `#[anarchon::job]` find, and the proof that it is where they look.
 fn alias(backend: &Type, krate: &TokenStream) -> TokenStream {
-    let alias = Ident::new("__AnarchonBackend", backend.span());
     // With its own name resolution: what `crate::*` holds, or else the outer name, which belongs to no crate root.
     let asserted = quote_spanned! {backend.span()=>
         #krate::__private::assert_at_root::<__AnarchonBackend, #backend>(::core::module_path!());
     };
-    quote! {
+    // All of it at the backend: that is where a second one is pointed out.
+    let alias = quote_spanned! {backend.span()=>
         #[doc(hidden)]
-        #[allow(dead_code)]
-        pub(crate) type #alias = #backend;
-
+        pub(crate) type __AnarchonBackend = #backend;
+    };
+    quote! {
+        #alias
         const _: () = {
-            #[allow(unused_imports)]
             use #krate::__private::fallback::__AnarchonBackend;
             {
-                #[allow(unused_imports)]
                 use crate::*;
                 #asserted
             }
@@ -49,27 +48,26 @@ pub(crate) fn main(program: &Program) -> TokenStream {
         None => syn::parse_quote!(#krate::AnyBackend),
     };
     let alias = alias(&backend, &krate);
-    let connected = match &program.connected {
-        Some(value) => quote!(#value),
-        None => quote_spanned!(backend.span()=> #krate::__private::from_env::<#backend>()?),
+    let begun = match &program.connected {
+        // The type of the field decides, as in a `let`.
+        Some(value) => quote!({
+            let __anarchon_backend: #backend = #value;
+            #krate::__private::begin_on(__anarchon_backend)
+        }),
+        None => quote_spanned!(backend.span()=> #krate::__private::begin::<#backend>()?),
     };
-    let scheduler = Ident::new("scheduler", Span::mixed_site());
-    let value = Ident::new("value", Span::mixed_site());
+    // A name that no user's expression can see.
+    let scheduler = Ident::new("__anarchon_scheduler", Span::mixed_site());
     let calls = program.calls.iter().map(|(key, expression)| {
-        let call = quote_spanned!(key.span()=> #scheduler.#key(#value));
-        quote! {
-            let #value = #expression;
-            let #scheduler = #call;
-        }
+        let call = quote_spanned!(key.span()=> #scheduler.#key(#expression));
+        quote!(let #scheduler = #call;)
     });
-    let run = quote_spanned!(backend.span()=> #krate::__private::run_main::<#backend, _>);
     quote! {
         #alias
 
         fn main() -> ::std::process::ExitCode {
-            #run(async {
-                let #value: #backend = #connected;
-                let #scheduler = #krate::Scheduler::builder(#value).registered();
+            #krate::__private::run_main(async {
+                let #scheduler = #begun;
                 #(#calls)*
                 ::core::result::Result::Ok(#scheduler)
             })

@@ -93,9 +93,9 @@ fn options(job: &Job) -> TokenStream {
 fn handler(job: &Job) -> TokenStream {
     let function = &job.function;
     let ident = &function.ident;
-    let parts = Ident::new("parts", Span::mixed_site());
+    let parts = Ident::new("__anarchon_parts", Span::mixed_site());
     let names: Vec<Ident> =
-        (0..function.arguments.len()).map(|n| Ident::new(&format!("argument_{n}"), Span::mixed_site())).collect();
+        (0..function.arguments.len()).map(|n| Ident::new(&format!("__anarchon_{n}"), Span::mixed_site())).collect();
     let arguments = function.arguments.iter().map(|ty| quote_spanned!(ty.span()=> __anarchon::argument::<#ty>()));
     let call = quote_spanned!(ident.span()=> #ident(#(#names.take(#parts)?),*));
     let outcome = quote_spanned!(function.output=> __anarchon::outcome);
@@ -114,8 +114,8 @@ fn data(job: &Job) -> TokenStream {
     let data = job.data.as_ref().map(|value| {
         let value = match job.function.data() {
             // The argument's type decides what a literal is, and a wrong one is an error at the value.
-            Some(ty) => quote!(__anarchon::data::<#ty>(#value)),
-            None => quote!(__anarchon::data(#value)),
+            Some(ty) => quote_spanned!(value.span()=> __anarchon::data::<#ty>(#value)),
+            None => quote_spanned!(value.span()=> __anarchon::data(#value)),
         };
         quote!(|| #value)
     });
@@ -130,16 +130,16 @@ fn assertions(marked: &[Ident]) -> TokenStream {
         return TokenStream::new();
     }
     let asserts = marked.iter().map(|key| {
-        let marker = Ident::new(&key.to_string(), key.span());
-        quote_spanned! {key.span()=>
-            const _: () = __anarchon::assert_supports::<__AnarchonBackend, __anarchon::marker::#marker>();
-        }
+        let option = Ident::new(&key.to_string(), key.span());
+        let supports = match key == "history_ttl" {
+            true => quote_spanned!(key.span()=> supports_history_ttl::<__AnarchonBackend>()),
+            false => quote_spanned!(key.span()=> supports::<__AnarchonBackend, __anarchon::marker::#option>()),
+        };
+        quote_spanned!(key.span()=> const _: () = __anarchon::#supports;)
     });
     quote! {
-        #[allow(unused_imports)]
         use __anarchon::fallback::__AnarchonBackend;
         const _: () = {
-            #[allow(unused_imports)]
             use crate::*;
             #(#asserts)*
         };

@@ -8,7 +8,9 @@ use proc_macro2::{Ident, Span, TokenStream};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned as _;
-use syn::{Attribute, Expr, FnArg, GenericArgument, Path, PathArguments, ReturnType, Safety, Signature, Type, Visibility};
+use syn::{
+    Attribute, Expr, FnArg, GenericArgument, Path, PathArguments, ReturnType, Safety, Signature, Type, Visibility,
+};
 
 use super::args::{Args, Number, Overlap, Spanned, When};
 use crate::diagnostic::Errors;
@@ -53,8 +55,13 @@ impl Job {
             Some(literal) => literal.value(),
             None => function.ident.unraw().to_string(),
         };
-        if args.name.is_none() && let Some(fault) = name::fault(&name) {
-            errors.at(function.ident.span(), format!("this cannot be a job's name: {fault}; give it one with `name = \"…\"`"));
+        if args.name.is_none()
+            && let Some(fault) = name::fault(&name)
+        {
+            errors.at(
+                function.ident.span(),
+                format!("this cannot be a job's name: {fault}; give it one with `name = \"…\"`"),
+            );
         }
         Some(Self {
             krate: args.krate,
@@ -166,7 +173,10 @@ fn jitter(jitter: Option<&Spanned<Duration>>, schedule: &Schedule, errors: &mut 
     }
     let span = jitter.literal.as_ref().map_or(jitter.key.span(), |literal| literal.span());
     let (long, gap) = (interval::format(jitter.value), interval::format(gap));
-    errors.at(span, format!("a jitter of `{long}` is too long: the next slot can come after `{gap}`; write less than that"));
+    errors.at(
+        span,
+        format!("a jitter of `{long}` is too long: the next slot can come after `{gap}`; write less than that"),
+    );
 }
 
 /// The shortest gap between some slots; any stretch of them will do, so it begins at the epoch.
@@ -206,7 +216,10 @@ impl Function {
         };
         let before = errors.count();
         if signature.asyncness.is_none() {
-            errors.at(signature.fn_token.span(), format!("a job is an async function; write `async fn {}`", signature.ident));
+            errors.at(
+                signature.fn_token.span(),
+                format!("a job is an async function; write `async fn {}`", signature.ident),
+            );
         }
         if let Safety::Unsafe(token) = &signature.safety {
             errors.on(token, "a job cannot be unsafe: the scheduler calls it");
