@@ -8,6 +8,8 @@ mod entry;
 mod job;
 mod list;
 mod option;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use proc_macro::TokenStream;

@@ -34,9 +34,10 @@ pub(crate) fn parse(
     let read = |input: ParseStream<'_>| {
         while !input.is_empty() {
             if let Some(given) = one(input, table, errors) {
-                if seen.contains(&given.option.name) && !given.option.repeats {
+                let twice = seen.contains(&given.option.name) && !given.option.repeats;
+                if twice && !matches!(given.value, Value::Missing) {
                     errors.at(given.key.span(), format!("`{}` is given twice; leave out one of them", given.key));
-                } else {
+                } else if !twice {
                     seen.push(given.option.name);
                     take(given, errors);
                 }

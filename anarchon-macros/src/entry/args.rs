@@ -48,26 +48,9 @@ impl Program {
                 self.krate = given.path(errors);
                 return;
             }
-            ("timeout" | "history_ttl", _) => {
-                if text::text_or_expression(&given, &MAIN, errors).is_some() {
-                    text::positive(&given, &MAIN, errors);
-                }
-            }
-            ("timezone", _) => {
-                if let Some(literal) = text::text_or_expression(&given, &MAIN, errors) {
-                    text::read(literal, errors, zone::parse);
-                }
-            }
-            (_, Kind::Interval) => {
-                if let Some(literal) = text::text_or_expression(&given, &MAIN, errors) {
-                    text::read(literal, errors, interval::parse);
-                }
-            }
+            (_, Kind::Interval | Kind::Text) => literal(&given, errors),
             (_, Kind::Count) if given.literal().is_some() => {
                 text::count(&given, &MAIN, errors);
-            }
-            (_, Kind::Text) => {
-                text::text_or_expression(&given, &MAIN, errors);
             }
             _ => {}
         }
@@ -79,6 +62,23 @@ impl Program {
             Value::Missing => {}
             Value::Expr(value) => self.calls.push((given.key, *value)),
         }
+    }
+}
+
+/// Checks a text as a job's is checked; other expressions are left to the runtime.
+fn literal(given: &Given, errors: &mut Errors) {
+    let Some(text) = text::text_or_expression(given, &MAIN, errors) else { return };
+    match (given.option.name, given.option.kind) {
+        ("timeout" | "history_ttl", _) => {
+            text::positive(given, &MAIN, errors);
+        }
+        ("timezone", _) => {
+            text::read(text, errors, zone::parse);
+        }
+        (_, Kind::Interval) => {
+            text::read(text, errors, interval::parse);
+        }
+        _ => {}
     }
 }
 
