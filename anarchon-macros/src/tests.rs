@@ -359,7 +359,7 @@ fn a_program_is_written_in_the_order_of_its_fields() {
     let parts = [quote!(b().await?), quote!(.state(a)), quote!(.lease("15s")), quote!(.state(c))].map(at);
     assert!(parts.is_sorted(), "{parts:?}");
     assert!(entry::main(quote!()).to_string().contains("AnyBackend"));
-    assert!(entry::main(quote!(my::Backend<u8>)).to_string().contains(&quote!(begin::<my::Backend<u8>>).to_string()));
+    contains(&entry::main(quote!(my::Backend<u8>)).to_string(), quote!(begin::<my::Backend<u8>>));
 }
 
 #[test]

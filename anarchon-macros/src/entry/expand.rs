@@ -18,7 +18,7 @@ fn path(krate: &Option<Path>) -> TokenStream {
 fn alias(backend: &Type, krate: &TokenStream) -> TokenStream {
     // With its own name resolution: what `crate::*` holds, or else the outer name, which belongs to no crate root.
     let asserted = quote_spanned! {backend.span()=>
-        #krate::__private::assert_at_root::<__AnarchonBackend, #backend>(::core::module_path!());
+        __anarchon::assert_at_root::<__AnarchonBackend, #backend>(::core::module_path!());
     };
     // All of it at the backend: that is where a second one is pointed out.
     let alias = quote_spanned! {backend.span()=>
@@ -28,7 +28,8 @@ fn alias(backend: &Type, krate: &TokenStream) -> TokenStream {
     quote! {
         #alias
         const _: () = {
-            use #krate::__private::fallback::__AnarchonBackend;
+            use #krate::__private as __anarchon;
+            use __anarchon::fallback::__AnarchonBackend;
             {
                 use crate::*;
                 #asserted
