@@ -18,7 +18,7 @@ anarchon::backend!(MemoryBackend);
     catch_up = "30m",
     takeover_within = "2h",
     name = "nightly export",
-    crate = "anarchon",
+    crate = "anarchon"
 )]
 async fn export(_region: Data<&'static str>) {}
 
