@@ -7,6 +7,7 @@
 //! # A whole program
 //!
 //! ```no_run
+//! # #[cfg(any())] fn main() {}
 //! use anarchon::Context;
 //!
 //! #[anarchon::job(every = "1h", overlap = "skip", max_attempts = 2)]

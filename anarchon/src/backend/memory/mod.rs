@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use self::state::JobState;
 use super::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, to_ms};
 use crate::error::BackendError;
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
@@ -114,7 +114,9 @@ impl Backend for MemoryBackend {
             registrations.iter().map(|r| self.step(&r.job, |job, now| job.register(r, now)).value).collect();
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.wall_ms();
-        if now.abs_diff(self.swept.swap(now, Ordering::Relaxed)) >= SWEEP_EVERY_MS {
+        let sweep_every = SWEEP_EVERY_MS.min(to_ms(forget_after).unsigned_abs());
+        if now.abs_diff(self.swept.load(Ordering::Relaxed)) >= sweep_every {
+            self.swept.store(now, Ordering::Relaxed);
             jobs.retain(|_, job| !job.forgotten(forget_after, now));
         }
         Ok(Timed::at(registered, now))
