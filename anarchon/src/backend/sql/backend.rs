@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::claim::{claim_values, manual_values, millis};
+use super::stage::{claim_values, manual_values, millis};
 use super::client::{Row, SqlClient, SqlError};
 use super::dialect::{SqlDialect, Verb};
 use super::{Sql, SqlBackend, answer, history, new_mark, rounds};

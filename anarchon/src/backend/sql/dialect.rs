@@ -82,14 +82,20 @@ pub trait SqlDialect: Send + Sync + 'static {
         ""
     }
 
-    /// The statement that makes the index of unfinished runs, if it is not there yet: on `job`, for rows whose status
-    /// is `running` or `waiting`.
+    /// The statement that makes the index on `open_job`, unless it is there. Rows without one need not be in it.
     fn open_index(&self, tables: &Tables) -> String {
         format!(
-            "CREATE INDEX IF NOT EXISTS {} ON {} (job) WHERE status IN ('running', 'waiting')",
+            "CREATE INDEX IF NOT EXISTS {} ON {} (open_job) WHERE open_job IS NOT NULL",
             self.quote(&format!("{}_open", tables.base)),
             tables.runs
         )
+    }
+
+    /// The schema of temporary tables, if requests are to be staged in one instead of in the jobs' rows. Only for
+    /// databases where a transaction holds the one write lock from its beginning, and a batch stays on one connection:
+    /// nothing else is locked then.
+    fn temporary_schema(&self) -> Option<&str> {
+        None
     }
 
     /// The larger of two expressions, neither of which is NULL.
@@ -115,9 +121,9 @@ pub trait SqlDialect: Send + Sync + 'static {
         sql
     }
 
-    /// A list of `rows` row values of `width` `?` marks each, in parentheses, for the right side of `IN`.
-    fn row_list(&self, width: usize, rows: usize) -> String {
-        let row = format!("({})", vec!["?"; width].join(", "));
+    /// A list of `rows` row values of `?` marks, for these columns, in parentheses: the right side of `IN`.
+    fn row_list(&self, columns: &[Column], rows: usize) -> String {
+        let row = format!("({})", vec!["?"; columns.len()].join(", "));
         format!("({})", vec![row.as_str(); rows].join(", "))
     }
 

@@ -2,10 +2,10 @@
 
 use super::Sql;
 use super::answer::{fence, key, reason, small};
-use super::claim::{millis, mine, named};
 use super::client::{Row, SqlError, Statement, Value};
 use super::dialect::SqlDialect;
 use super::schema::SKIP_ID;
+use super::stage::{millis, one_of};
 use crate::error::BackendErrorKind;
 use crate::run::{AttemptRecord, AttemptStatus, Record, SkipReason, SkipRecord, Status, Trim};
 use crate::slot::{JobName, Slot, Token};
@@ -40,8 +40,9 @@ impl<D: SqlDialect> Sql<'_, D> {
         let size = super::padded(trims.len());
         let mut names: Vec<Value> = trims.iter().map(|trim| trim.job.as_str().into()).collect();
         names.resize(size, Value::Null);
-        let with = |before: Vec<Value>| before.into_iter().chain(names.iter().cloned()).collect::<Vec<Value>>();
-        let (mine, named) = (mine("j", size), named("r", size));
+        let named = if self.stages_apart() { Vec::new() } else { names.clone() };
+        let with = |before: Vec<Value>, names: &[Value]| before.into_iter().chain(names.iter().cloned()).collect();
+        let among = self.among_staged("r.job", size);
         let ttl = first.retention.ttl.map(millis);
         let keep = i64::from(first.retention.size);
         // The newest slot of what is beyond `size` records, as a bound: none when there are no more than that, and
@@ -55,17 +56,33 @@ impl<D: SqlDialect> Sql<'_, D> {
         };
         let attempts = format!("FROM {} a WHERE a.job = j.job", t.attempts);
         let skips = format!("FROM {} s WHERE s.job = j.job AND s.id = '{SKIP_ID}'", t.runs);
-        let stage = format!(
-            "UPDATE {jobs} AS j SET c_now = {clock}, c_do = 'trim', c_token = '', c_skip = 0, c_limit = ?, c_within = ?, \
-             c_floor = {cut}, c_previous = {skip_cut}, \
-             c_slot = (SELECT a.slot {attempts} ORDER BY a.slot LIMIT 1 OFFSET {TRIM_AT_ONCE}) WHERE {mine}",
-            jobs = t.jobs,
-            clock = d.clock(),
-            cut = bound(&attempts, "a.slot"),
-            skip_cut = bound(&skips, "s.last_slot"),
-        );
+        let values = [
+            ("c_now", d.clock().to_owned()),
+            ("c_do", "'trim'".to_owned()),
+            ("c_token", "''".to_owned()),
+            ("c_skip", "0".to_owned()),
+            ("c_limit", "?".to_owned()),
+            ("c_within", "?".to_owned()),
+            ("c_floor", bound(&attempts, "a.slot")),
+            ("c_previous", bound(&skips, "s.last_slot")),
+            ("c_slot", format!("(SELECT a.slot {attempts} ORDER BY a.slot LIMIT 1 OFFSET {TRIM_AT_ONCE})")),
+        ];
+        let lock = format!("j.ident = '' AND j.job {}", one_of(size));
+        let stage = if self.stages_apart() {
+            let (into, from): (Vec<&str>, Vec<&str>) = values.iter().map(|(name, value)| (*name, value.as_str())).unzip();
+            format!(
+                "INSERT INTO {} (job, {}) SELECT j.job, {} FROM {} j WHERE {lock}",
+                self.stage(),
+                into.join(", "),
+                from.join(", "),
+                t.jobs
+            )
+        } else {
+            let set: Vec<String> = values.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+            format!("UPDATE {} AS j SET {} WHERE {lock}", t.jobs, set.join(", "))
+        };
         let below = (keep - 1).max(0);
-        let staged = vec![
+        let retention = vec![
             millis(first.keep).into(),
             ttl.into(),
             keep.into(),
@@ -80,51 +97,53 @@ impl<D: SqlDialect> Sql<'_, D> {
             t.attempts
         );
         let beyond = format!(
-            "r.status NOT IN ('running', 'waiting') AND EXISTS (SELECT 1 FROM {jobs} j WHERE j.job = r.job AND j.ident = '' AND \
+            "r.open_job IS NULL AND EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND \
              CASE WHEN r.id = '{SKIP_ID}' \
              THEN (r.last_slot < j.c_previous OR r.last_slot < j.c_now - j.c_within) AND r.last_slot < j.c_now - j.c_limit \
              ELSE r.slot < j.c_now - j.c_limit AND (j.c_slot IS NULL OR r.slot <= j.c_slot) \
                AND {ended} < j.c_now - j.c_limit AND (r.slot < j.c_floor OR {ended} < j.c_now - j.c_within) END)",
-            jobs = t.jobs,
+            stage = self.stage(),
+            of = self.stage_of("r"),
         );
         let marked = format!("r.mark = ? AND r.job = j.job AND r.id IN ('', '{SKIP_ID}')");
         let newest = format!(
             "(SELECT max(CASE WHEN r.id = '' THEN r.slot ELSE r.last_slot END) FROM {} r WHERE {marked})",
             t.runs
         );
-        let mark_value = || Value::from(mark);
-        vec![
-            Statement::new(stage, with(staged)),
-            Statement::new(self.end_attempts(size), names.clone()),
-            Statement::new(self.close_runs(size), names.clone()),
-            Statement::new(
-                format!("UPDATE {} AS r SET mark = ? WHERE {named} AND {beyond}", t.runs),
-                with(vec![mark_value()]),
-            ),
-            Statement::new(
+        let marks = |count: usize| vec![Value::from(mark); count];
+        let statement = |sql: String, values: Vec<Value>| Statement::new(sql, values);
+        let mut statements: Vec<Statement> =
+            self.clear_stage().into_iter().map(|sql| statement(sql, Vec::new())).collect();
+        statements.extend([
+            statement(stage, with(retention, &names)),
+            statement(self.end_attempts(size), named.clone()),
+            statement(self.close_runs(size), named.clone()),
+            statement(format!("UPDATE {} AS r SET mark = ? WHERE {among} AND {beyond}", t.runs), with(marks(1), &named)),
+            statement(
                 format!(
                     "UPDATE {jobs} AS j SET trim_mark = {later} WHERE EXISTS (SELECT 1 FROM {runs} r WHERE {marked}) \
-                     AND {mine}",
+                     AND {lock}",
                     jobs = t.jobs,
                     runs = t.runs,
                     later = d.greatest(&format!("coalesce(j.trim_mark, {newest})"), &newest),
                 ),
-                with(vec![mark_value(), mark_value(), mark_value()]),
+                with(marks(3), &names),
             ),
-            Statement::new(
+            statement(
                 format!(
                     "DELETE FROM {attempts} WHERE (job, slot, id) IN \
-                     (SELECT r.job, r.slot, r.id FROM {runs} r WHERE r.mark = ? AND {named})",
+                     (SELECT r.job, r.slot, r.id FROM {runs} r WHERE r.mark = ? AND {among})",
                     attempts = t.attempts,
                     runs = t.runs,
                 ),
-                with(vec![mark_value()]),
+                with(marks(1), &named),
             ),
-            Statement::new(
-                format!("DELETE FROM {} WHERE mark = ? AND {}", t.runs, super::claim::names_in(size)),
-                with(vec![mark_value()]),
+            statement(
+                format!("DELETE FROM {} WHERE mark = ? AND {}", t.runs, self.among_staged("job", size)),
+                with(marks(1), &named),
             ),
-        ]
+        ]);
+        statements
     }
 }
 

@@ -17,6 +17,7 @@ mod history;
 mod lease;
 mod register;
 mod schema;
+mod stage;
 mod tables;
 
 use std::collections::{HashMap, HashSet};

@@ -1,9 +1,9 @@
 //! Registrations, pauses, and the removal of jobs that nobody has registered for long.
 
 use super::Sql;
-use super::claim::named;
 use super::client::{Statement, Value};
 use super::dialect::{Column, SqlDialect};
+use super::stage::one_of;
 use crate::run::{Pause, Registration};
 use crate::slot::JobName;
 
@@ -66,9 +66,9 @@ impl<D: SqlDialect> Sql<'_, D> {
         }
         let read = format!(
             "SELECT j.job, j.ident, j.touched, j.floor, j.fingerprint, j.instance_id, \
-             j.was_fingerprint, j.was_instance, j.was_touched FROM {jobs} j WHERE {named}",
+             j.was_fingerprint, j.was_instance, j.was_touched FROM {jobs} j WHERE j.job {named}",
             jobs = t.jobs,
-            named = named("j", size),
+            named = one_of(size),
         );
         statements.push(Statement::new(read, names));
         statements

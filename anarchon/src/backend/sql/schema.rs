@@ -3,14 +3,13 @@
 use super::Sql;
 use super::client::Statement;
 use super::dialect::{Column, SqlDialect};
+use super::stage::{FOUND, REQUEST};
 
 /// The format this release writes.
 pub(super) const FORMAT: i64 = 1;
 /// The newest format this release can work with: one more than it writes, so that a rolling deploy can go up and down.
 pub(super) const NEWEST: i64 = FORMAT + 1;
 
-/// The condition of an unfinished run; word for word that of the index of unfinished runs.
-pub(super) const OPEN: &str = "status IN ('running', 'waiting')";
 /// The `id` of a record of skipped slots; a slot's run has the empty one, a manual run its token.
 pub(super) const SKIP_ID: &str = "skip";
 
@@ -21,6 +20,8 @@ const RUNS: &[(&str, Column, &str)] = &[
     ("id", Column::Key, "NOT NULL"),
     ("slot", Column::Int, "NOT NULL"),
     ("status", Column::Key, "NOT NULL"),
+    // The job again while the run is running or waiting, so that an index of few rows finds the unfinished ones.
+    ("open_job", Column::Key, ""),
     ("attempt", Column::Int, "NOT NULL DEFAULT 0"),
     ("failures", Column::Int, "NOT NULL DEFAULT 0"),
     ("releases", Column::Int, "NOT NULL DEFAULT 0"),
@@ -61,7 +62,7 @@ const ATTEMPTS: &[(&str, Column, &str)] = &[
 ];
 
 /// The jobs: with an empty `ident` the row whose lock makes claims take turns, otherwise `=` and a schedule identity.
-/// The columns named `c_…` are the scratch of the call that has the lock: what is asked, and what was decided.
+/// The columns of the [stage](super::stage), named `c_…`, follow: the scratch of the call that has the lock.
 const JOBS: &[(&str, Column, &str)] = &[
     ("job", Column::Key, "NOT NULL"),
     ("ident", Column::Key, "NOT NULL"),
@@ -78,22 +79,6 @@ const JOBS: &[(&str, Column, &str)] = &[
     ("was_fingerprint", Column::Text, ""),
     ("was_instance", Column::Key, ""),
     ("was_touched", Column::Int, ""),
-    ("c_now", Column::Int, ""),
-    ("c_do", Column::Key, ""),
-    ("c_kind", Column::Key, ""),
-    ("c_slot", Column::Int, ""),
-    ("c_token", Column::Key, ""),
-    ("c_instance", Column::Key, ""),
-    ("c_ident", Column::Key, ""),
-    ("c_floor", Column::Int, ""),
-    ("c_previous", Column::Int, ""),
-    ("c_limit", Column::Int, ""),
-    ("c_lease", Column::Int, ""),
-    ("c_skip", Column::Int, ""),
-    ("c_max", Column::Int, ""),
-    ("c_retry", Column::Int, ""),
-    ("c_within", Column::Int, ""),
-    ("c_valid", Column::Int, ""),
 ];
 
 const META: &[(&str, Column, &str)] = &[("k", Column::Key, "NOT NULL"), ("v", Column::Int, "")];
@@ -102,10 +87,12 @@ impl<D: SqlDialect> Sql<'_, D> {
     /// What makes the tables. It may run any number of times, and by several instances at once.
     pub(super) fn create(&self) -> Vec<Statement> {
         let t = self.tables;
+        let scratch: Vec<_> = [REQUEST, FOUND].concat().into_iter().filter(|(name, _)| *name != "job").collect();
+        let scratch: Vec<_> = scratch.into_iter().map(|(name, kind)| (name, kind, "")).collect();
         let mut statements: Vec<String> = vec![
             self.table(&t.runs, RUNS, "job, id, slot"),
             self.table(&t.attempts, ATTEMPTS, "job, slot, id, token"),
-            self.table(&t.jobs, JOBS, "job, ident"),
+            self.table(&t.jobs, &[JOBS, &scratch].concat(), "job, ident"),
             self.table(&t.meta, META, "k"),
             self.dialect.open_index(t),
         ];

@@ -8,6 +8,7 @@ use crate::backend::sql::{Column, SqlDialect, Value, hex};
 #[derive(Clone, Debug)]
 pub struct SqliteDialect {
     clock: Cow<'static, str>,
+    temporary: bool,
 }
 
 /// The wall clock in ms. It is read when the statement runs; `unixepoch('subsec')` is younger than 3.35.
@@ -17,7 +18,13 @@ impl SqliteDialect {
     /// The dialect with the machine's clock, which is SQLite's.
     #[must_use]
     pub const fn new() -> Self {
-        Self { clock: Cow::Borrowed(CLOCK) }
+        Self { clock: Cow::Borrowed(CLOCK), temporary: true }
+    }
+
+    /// The dialect without temporary tables, for servers that speak SQLite's SQL.
+    #[must_use]
+    pub fn without_temporary_tables(self) -> Self {
+        Self { temporary: false, ..self }
     }
 
     /// The dialect with another clock: an SQL expression that gives ms since the epoch.
@@ -76,19 +83,35 @@ impl SqlDialect for SqliteDialect {
         format!("min({a}, {b})")
     }
 
-    /// `VALUES` costs SQLite far less than as many `SELECT`s, and has no limit of 500.
+    /// `VALUES` costs SQLite far less than as many `SELECT`s, and has no limit of 500. Its columns have no type, and
+    /// without one they find no index.
     fn rows(&self, columns: &[(&str, Column)], rows: usize) -> String {
-        let names: Vec<String> = (1..).zip(columns).map(|(n, (name, _))| format!("column{n} AS {name}")).collect();
-        format!("(SELECT {} FROM {})", names.join(", "), self.row_list(columns.len(), rows))
+        let names: Vec<String> =
+            (1..).zip(columns).map(|(n, (name, kind))| format!("{} AS {name}", typed(n, *kind))).collect();
+        format!("(SELECT {} FROM {})", names.join(", "), values(columns.len(), rows))
     }
 
-    fn row_list(&self, width: usize, rows: usize) -> String {
-        let row = format!("({})", vec!["?"; width].join(", "));
-        format!("(VALUES {})", vec![row.as_str(); rows].join(", "))
+    fn row_list(&self, columns: &[Column], rows: usize) -> String {
+        let columns_typed: Vec<String> = (1..).zip(columns).map(|(n, kind)| typed(n, *kind)).collect();
+        format!("(SELECT {} FROM {})", columns_typed.join(", "), values(columns.len(), rows))
     }
 
     /// `BEGIN IMMEDIATE` has the only lock there is before the first statement runs.
     fn waits_for_locks(&self) -> bool {
         false
     }
+
+    fn temporary_schema(&self) -> Option<&str> {
+        self.temporary.then_some("temp")
+    }
+}
+
+fn typed(column: usize, kind: Column) -> String {
+    let kind = if kind == Column::Int { "INTEGER" } else { "TEXT" };
+    format!("CAST(column{column} AS {kind})")
+}
+
+fn values(width: usize, rows: usize) -> String {
+    let row = format!("({})", vec!["?"; width].join(", "));
+    format!("(VALUES {})", vec![row.as_str(); rows].join(", "))
 }

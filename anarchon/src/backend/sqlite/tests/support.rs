@@ -92,9 +92,9 @@ impl Clock for HandClock {
 /// An SQLite store whose clock is a row of its own file.
 pub(super) type Store = SqlBackend<SqlxSqlite, SqliteDialect>;
 
-pub(super) async fn store_at(path: &str, now: i64) -> Store {
+pub(super) async fn store_at(path: &str, dialect: SqliteDialect, now: i64) -> Store {
     let clock = "(SELECT v FROM anarchon_runs_meta WHERE k = 'hand')";
-    let store = SqlBackend::new("sqlite", SqlxSqlite::at(path), SqliteDialect::new().with_clock(clock));
+    let store = SqlBackend::new("sqlite", SqlxSqlite::at(path), dialect.with_clock(clock));
     store.connect().await.unwrap();
     set_clock(&store, now).await;
     store
