@@ -1,0 +1,347 @@
+//! Claims: the table of the guide's chapter on leases, in SQL, for a whole batch of jobs at once.
+//!
+//! The claims are staged first; one expression then decides ([`Sql::decision`] follows
+//! [`lease::decide`](crate::lease::decide) row by row); the other statements do what was decided and nothing else; the
+//! last one reads the answer back, by the token. Nothing depends on a row count.
+
+use super::Sql;
+use super::client::{Statement, Value};
+use super::dialect::SqlDialect;
+use super::schema::{NEWEST, SKIP_ID};
+use super::stage::{EXCLUSIVE, MANUAL, REQUEST};
+use crate::lease::MAX_RELEASES;
+
+/// How often a claim that writes nothing else notes that its job is in use.
+const TOUCH_MS: i64 = 3_600_000;
+
+/// What the values of a statement are, apart from its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Binds {
+    /// None.
+    Nothing,
+    /// The names of the jobs.
+    Names,
+    /// The claims.
+    Claims,
+}
+
+/// The statements of a claim batch of one size, without their values.
+#[derive(Debug)]
+pub(super) struct ClaimTexts(Vec<(String, Binds)>);
+
+impl ClaimTexts {
+    pub(super) fn new<D: SqlDialect>(sql: &Sql<'_, D>, size: usize) -> Self {
+        let mut texts: Vec<(String, Binds)> =
+            sql.clear_stage().into_iter().map(|text| (text, Binds::Nothing)).collect();
+        let names = if sql.stages_apart() {
+            texts.push((sql.stage_apart(size), Binds::Claims));
+            Binds::Nothing
+        } else {
+            texts.push((sql.stage_rows(size), Binds::Claims));
+            let (stage, clock, staged) = (sql.stage(), sql.dialect.clock(), sql.staged(size));
+            if sql.dialect.waits_for_locks() {
+                texts.push((format!("UPDATE {stage} AS j SET c_now = {clock} WHERE {staged}"), Binds::Names));
+            }
+            let decision = sql.decision();
+            texts.push((format!("UPDATE {stage} AS j SET c_do = {decision} WHERE {staged}"), Binds::Names));
+            Binds::Names
+        };
+        let rest = [
+            sql.floors(size),
+            sql.end_attempts(size),
+            sql.start_attempts(size),
+            sql.close_runs(size),
+            sql.continue_runs(size),
+            sql.start_runs(size),
+            sql.keep_jobs(size),
+            sql.read_answers(size),
+        ];
+        texts.extend(rest.into_iter().map(|text| (text, names)));
+        Self(texts)
+    }
+
+    /// The statements with the values of these claims, which are at most as many as the size.
+    pub(super) fn fill(&self, claims: &[Vec<Value>], size: usize) -> Vec<Statement> {
+        let missing = size.saturating_sub(claims.len());
+        let names = || {
+            let names = claims.iter().map(|c| c.first().cloned().unwrap_or(Value::Null));
+            names.chain(std::iter::repeat_n(Value::Null, missing)).collect()
+        };
+        let rows = || {
+            let rows = claims.iter().flatten().cloned();
+            rows.chain(std::iter::repeat_n(Value::Null, missing * REQUEST.len())).collect()
+        };
+        let statement = |(text, binds): &(String, Binds)| {
+            let values = match binds {
+                Binds::Nothing => Vec::new(),
+                Binds::Names => names(),
+                Binds::Claims => rows(),
+            };
+            Statement::new(text.clone(), values)
+        };
+        self.0.iter().map(statement).collect()
+    }
+}
+
+/// Whether the next step of its job closes the run `r`, which is unfinished.
+const CLOSES: &str = "(r.until_ms <= j.c_now AND (r.id <> '' OR r.until_ms < j.c_now - r.within_ms \
+     OR r.releases >= {releases} OR r.failures + CASE WHEN r.token IS NULL THEN 0 ELSE 1 END >= r.max_attempts))";
+
+fn closes() -> String {
+    CLOSES.replace("{releases}", &MAX_RELEASES.to_string())
+}
+
+/// Whether the run `r` is closed by the step on the job `j`: all that close, but the one that the claim's own token
+/// still holds.
+fn closed_now() -> String {
+    format!("({} AND (r.token IS NULL OR r.token <> j.c_token))", closes())
+}
+
+/// Whether the run `r` waits for a retry and is replaced by the newer slot that starts.
+const SUPERSEDED: &str = "(j.c_do = 'start' AND j.c_skip = 1 AND r.status = 'waiting' AND r.slot < j.c_slot)";
+
+/// Whether the call does anything at all.
+const ACTS: &str = "j.c_do NOT IN ('newer', 'stale', 'again manual', 'ended manual')";
+
+/// Whether an attempt starts that takes a new fence.
+const STARTS: &str = "j.c_do IN ('start', 'take', 'manual')";
+
+impl<D: SqlDialect> Sql<'_, D> {
+    /// What is done about the claim `j`: rows of the table, tried from the top.
+    pub(super) fn decision(&self) -> String {
+        let t = self.tables;
+        let manual = format!("j.c_kind IN ('{MANUAL}', '{EXCLUSIVE}')");
+        let running = |rule: &str| {
+            format!(
+                "EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = j.job AND r.counts = 1 AND r.status = 'running' \
+                 AND {rule})",
+                runs = t.runs
+            )
+        };
+        let other = "NOT (r.id = '' AND r.slot = j.c_slot)";
+        format!(
+            "CASE WHEN (SELECT m.v FROM {meta} m WHERE m.k = 'format') > {NEWEST} THEN 'newer' \
+             WHEN {manual} THEN CASE coalesce((SELECT max(a.status) FROM {runs} z JOIN {attempts} a \
+                 ON a.job = z.job AND a.slot = z.slot AND a.id = z.id AND a.token = j.c_token \
+                 WHERE z.job = j.job AND z.id = j.c_token), '') \
+               WHEN 'running' THEN 'again manual' WHEN '' THEN CASE \
+                 WHEN j.c_now > j.c_valid THEN 'stale' \
+                 WHEN j.c_kind = '{EXCLUSIVE}' AND {live_at_all} THEN 'manual overlap' \
+                 ELSE 'manual' END \
+               ELSE 'ended manual' END \
+             WHEN j.c_now > j.c_valid THEN 'stale' \
+             WHEN j.c_slot > j.c_now THEN 'early' \
+             ELSE (SELECT CASE \
+               WHEN r.token = j.c_token THEN 'again' \
+               WHEN r.status IS NOT NULL AND a.status IS NOT NULL THEN 'ended' \
+               WHEN r.status NOT IN ('running', 'waiting') OR {closes} THEN 'done' \
+               WHEN r.until_ms > j.c_now THEN 'running' \
+               WHEN r.status IS NOT NULL THEN CASE \
+                 WHEN j.paused_at IS NOT NULL THEN 'paused' \
+                 WHEN j.c_skip = 1 AND {live} THEN 'overlap' \
+                 ELSE 'take' END \
+               WHEN (SELECT s.last_slot FROM {runs} s WHERE s.job = j.job AND s.id = '{SKIP_ID}' \
+                 AND s.slot <= j.c_slot ORDER BY s.slot DESC LIMIT 1) >= j.c_slot THEN 'skipped' \
+               WHEN j.c_kind = 'takeover' THEN 'gone' \
+               WHEN j.c_slot <= j.trim_mark THEN 'trimmed' \
+               WHEN j.c_slot <= j.c_floor THEN 'floor' \
+               WHEN j.c_slot < j.c_now - j.c_limit THEN 'old' \
+               WHEN j.paused_at IS NOT NULL THEN CASE j.c_kind WHEN 'scheduled' THEN 'skip paused' ELSE 'paused' END \
+               WHEN j.c_skip = 1 AND {live_or_orphaned} \
+                 THEN CASE j.c_kind WHEN 'scheduled' THEN 'skip overlap' ELSE 'overlap' END \
+               ELSE 'start' END \
+               FROM (SELECT 1 AS one) o \
+               LEFT JOIN {runs} r ON r.job = j.job AND r.id = '' AND r.slot = j.c_slot \
+               LEFT JOIN {attempts} a ON a.job = j.job AND a.slot = j.c_slot AND a.id = '' AND a.token = j.c_token) \
+             END",
+            meta = t.meta,
+            runs = t.runs,
+            attempts = t.attempts,
+            closes = closes(),
+            live_at_all = running("r.until_ms > j.c_now"),
+            live = running(&format!("r.until_ms > j.c_now AND {other}")),
+            live_or_orphaned =
+                running(&format!("(r.until_ms > j.c_now OR (r.id = '' AND NOT {})) AND {other}", closed_now())),
+        )
+    }
+
+    /// Keeps the floor of a schedule identity that has none.
+    fn floors(&self, size: usize) -> String {
+        format!(
+            "INSERT INTO {jobs} (job, ident, touched, floor, fingerprint, instance_id) \
+             SELECT j.job, j.c_ident, j.c_now, j.c_floor, substr(j.c_ident, 2), j.c_instance \
+             FROM {stage} j WHERE {staged} AND j.c_new = 1 AND j.c_ident IS NOT NULL AND {ACTS} {ignore}",
+            jobs = self.tables.jobs,
+            stage = self.stage(),
+            staged = self.staged(size),
+            ignore = self.dialect.on_conflict_ignore("job, ident"),
+        )
+    }
+
+    /// Ends the attempts that are lost now, and notes what is superseded.
+    pub(super) fn end_attempts(&self, size: usize) -> String {
+        let t = self.tables;
+        format!(
+            "UPDATE {attempts} AS a SET \
+             note = CASE WHEN a.status = 'running' THEN a.note ELSE 'superseded' END, \
+             ended_at = CASE WHEN a.status = 'running' THEN (SELECT j.c_now FROM {stage} j WHERE {of}) \
+               ELSE a.ended_at END, \
+             status = CASE WHEN a.status = 'running' THEN 'lost' ELSE a.status END \
+             WHERE (a.job, a.slot, a.id, a.token) IN (\
+               SELECT r.job, r.slot, r.id, r.last_token FROM {stage} j CROSS JOIN {runs} r \
+               WHERE {staged} AND r.open_job = j.job AND {ACTS} AND ((r.token IS NOT NULL AND ({closed} \
+                 OR (j.c_do = 'take' AND r.id = '' AND r.slot = j.c_slot))) OR ({SUPERSEDED} AND NOT {closed})))",
+            attempts = t.attempts,
+            stage = self.stage(),
+            runs = t.runs,
+            of = self.stage_of("a"),
+            staged = self.staged(size),
+            closed = closed_now(),
+        )
+    }
+
+    /// Records the attempts that start. Before the runs change, whose state is the reason.
+    fn start_attempts(&self, size: usize) -> String {
+        let t = self.tables;
+        format!(
+            "INSERT INTO {attempts} (job, slot, id, token, attempt, fence, reason, instance_id, status, claimed_at) \
+             SELECT j.job, CASE j.c_do WHEN 'manual' THEN j.c_now ELSE j.c_slot END, \
+             CASE j.c_do WHEN 'manual' THEN j.c_token ELSE '' END, j.c_token, \
+             CASE j.c_do WHEN 'take' THEN r.attempt + 1 ELSE 1 END, {fence}, \
+             CASE j.c_do WHEN 'manual' THEN 'manual' \
+               WHEN 'start' THEN CASE j.c_kind WHEN 'catch-up' THEN 'catch-up' ELSE 'scheduled' END \
+               ELSE CASE WHEN r.status = 'waiting' THEN 'retry' WHEN r.token IS NOT NULL THEN 'takeover' \
+                 ELSE 'hand-over' END END, \
+             j.c_instance, 'running', j.c_now \
+             FROM {stage} j LEFT JOIN {runs} r ON r.job = j.job AND r.id = '' AND r.slot = j.c_slot \
+             WHERE {staged} AND {STARTS}",
+            attempts = t.attempts,
+            stage = self.stage(),
+            runs = t.runs,
+            fence = self.dialect.greatest("j.fence + 1", "j.c_now"),
+            staged = self.staged(size),
+        )
+    }
+
+    /// Closes what is expired, used up or superseded.
+    pub(super) fn close_runs(&self, size: usize) -> String {
+        format!(
+            "UPDATE {runs} AS r SET \
+             status = CASE WHEN r.status = 'running' THEN 'dead' WHEN r.last_ended = 'timed_out' THEN 'timed_out' \
+               ELSE 'failed' END, \
+             last_ended = CASE WHEN r.token IS NULL THEN r.last_ended ELSE 'lost' END, \
+             token = NULL, open_job = NULL \
+             WHERE {among} AND EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {ACTS} AND ({closed} OR {SUPERSEDED}))",
+            runs = self.tables.runs,
+            among = self.among_staged("r.open_job", size),
+            stage = self.stage(),
+            of = self.stage_of("r"),
+            closed = closed_now(),
+        )
+    }
+
+    /// Renews the lease of what is ours already, and starts the next attempt of what is taken over.
+    fn continue_runs(&self, size: usize) -> String {
+        let (stage, of_run) = (self.stage(), self.stage_of("r"));
+        let of = |column: &str| format!("(SELECT {column} FROM {stage} j WHERE {of_run})");
+        let (token, lease) = (of("j.c_token"), of("j.c_now + j.c_lease"));
+        // What holds our token already is only renewed.
+        let ours = format!("r.token = {token}");
+        format!(
+            "UPDATE {runs} AS r SET \
+             until_ms = CASE WHEN {ours} THEN {renewed} ELSE {lease} END, \
+             status = 'running', \
+             attempt = CASE WHEN {ours} THEN r.attempt ELSE r.attempt + 1 END, \
+             failures = CASE WHEN {ours} OR r.token IS NULL THEN r.failures ELSE r.failures + 1 END, \
+             last_ended = CASE WHEN {ours} OR r.token IS NULL THEN r.last_ended ELSE 'lost' END, \
+             last_token = {token}, \
+             token = {token} \
+             WHERE (r.job, r.id, r.slot) IN (SELECT j.job, '', j.c_slot FROM {stage} j \
+               WHERE {staged} AND j.c_do IN ('again', 'take'))",
+            runs = self.tables.runs,
+            renewed = self.dialect.greatest("r.until_ms", &lease),
+            staged = self.staged(size),
+        )
+    }
+
+    /// Makes the runs that start, and the records of slots that are skipped: one that ends at the slot before ours by
+    /// our own schedule, for the same reason, and with no run and no other record since, is extended.
+    fn start_runs(&self, size: usize) -> String {
+        let (t, d) = (self.tables, self.dialect);
+        format!(
+            "INSERT INTO {target} (job, id, slot, status, open_job, attempt, token, last_token, until_ms, max_attempts, \
+             retry_ms, within_ms, counts, last_slot, skip_count, skip_reason) \
+             SELECT j.job, \
+             CASE j.c_do WHEN 'start' THEN '' WHEN 'manual' THEN j.c_token ELSE '{SKIP_ID}' END, \
+             CASE j.c_do WHEN 'start' THEN j.c_slot WHEN 'manual' THEN j.c_now ELSE coalesce((\
+               SELECT s.slot FROM {runs} s WHERE s.job = j.job AND s.id = '{SKIP_ID}' AND s.slot <= j.c_previous \
+               AND s.last_slot = j.c_previous AND s.last_slot < j.c_slot \
+               AND j.c_do = CASE s.skip_reason WHEN 'paused' THEN 'skip paused' ELSE 'skip overlap' END \
+               AND NOT EXISTS (SELECT 1 FROM {runs} n WHERE n.job = j.job AND n.id = '{SKIP_ID}' AND n.slot > s.slot \
+                 AND n.last_slot < j.c_slot) \
+               AND NOT EXISTS (SELECT 1 FROM {runs} n WHERE n.job = j.job AND n.id = '' AND n.slot > s.last_slot \
+                 AND n.slot < j.c_slot)), j.c_slot) END, \
+             CASE WHEN {STARTS} THEN 'running' ELSE 'skipped' END, \
+             CASE WHEN {STARTS} THEN j.job END, \
+             CASE WHEN {STARTS} THEN 1 ELSE 0 END, \
+             CASE WHEN {STARTS} THEN j.c_token END, \
+             CASE WHEN {STARTS} THEN j.c_token END, \
+             CASE WHEN {STARTS} THEN j.c_now + j.c_lease ELSE j.c_now END, \
+             j.c_max, j.c_retry, j.c_within, \
+             CASE WHEN j.c_do = 'start' OR j.c_kind = '{EXCLUSIVE}' THEN 1 ELSE 0 END, \
+             CASE WHEN {STARTS} THEN NULL ELSE j.c_slot END, \
+             CASE WHEN {STARTS} THEN NULL ELSE 1 END, \
+             CASE j.c_do WHEN 'skip paused' THEN 'paused' WHEN 'skip overlap' THEN 'overlap' END \
+             FROM {stage} j WHERE {staged} AND j.c_do IN ('start', 'manual', 'skip paused', 'skip overlap') \
+             {conflict} last_slot = {last}, skip_count = {count} + 1",
+            target = d.upsert_target(&t.runs),
+            runs = t.runs,
+            stage = self.stage(),
+            staged = self.staged(size),
+            conflict = d.on_conflict_update("job, id, slot"),
+            last = d.incoming("last_slot"),
+            count = d.existing("skip_count"),
+        )
+    }
+
+    /// Raises the fences of what starts, and notes now and then that a job is in use.
+    fn keep_jobs(&self, size: usize) -> String {
+        let d = self.dialect;
+        format!(
+            "INSERT INTO {target} (job, ident, touched, fence) \
+             SELECT j.job, '', j.c_now, CASE WHEN {STARTS} THEN {fence} ELSE j.fence END FROM {stage} j \
+             WHERE {staged} AND {ACTS} AND ({STARTS} OR j.touched IS NULL OR j.touched < j.c_now - {TOUCH_MS}) \
+             {conflict} touched = {touched}, fence = {new}",
+            target = d.upsert_target(&self.tables.jobs),
+            stage = self.stage(),
+            staged = self.staged(size),
+            fence = d.greatest("j.fence + 1", "j.c_now"),
+            conflict = d.on_conflict_update("job, ident"),
+            touched = d.greatest(&d.existing("touched"), &d.incoming("touched")),
+            new = d.incoming("fence"),
+        )
+    }
+
+    /// Reads the answers back, by job; columns as in [`answer`](super::answer).
+    fn read_answers(&self, size: usize) -> String {
+        let t = self.tables;
+        let manual = format!("j.c_kind IN ('{MANUAL}', '{EXCLUSIVE}')");
+        format!(
+            "SELECT j.job, j.c_do, j.c_now, r.status, r.until_ms, r.max_attempts, \
+             a.status, a.attempt, a.fence, a.reason, a.slot, b.slot, b.id, b.until_ms \
+             FROM {stage} j \
+             LEFT JOIN {runs} r ON r.job = j.job AND r.id = '' AND r.slot = j.c_slot \
+             LEFT JOIN {attempts} a ON a.job = j.job AND a.id = CASE WHEN {manual} THEN j.c_token ELSE '' END \
+               AND a.token = j.c_token AND a.slot = CASE WHEN {manual} THEN (SELECT max(z.slot) FROM {runs} z \
+                 WHERE z.job = j.job AND z.id = j.c_token) ELSE j.c_slot END \
+             LEFT JOIN {runs} b ON b.open_job = CASE WHEN j.c_do IN ('overlap', 'skip overlap') THEN j.job END \
+               AND b.status = 'running' AND b.counts = 1 AND (b.until_ms > j.c_now OR b.id = '') \
+               AND NOT (b.id = '' AND b.slot = j.c_slot) \
+             WHERE {staged}",
+            stage = self.stage(),
+            runs = t.runs,
+            attempts = t.attempts,
+            staged = self.staged(size),
+        )
+    }
+}

@@ -1,0 +1,219 @@
+//! The stage: where the jobs of one call lie while it works on them, with what is asked of each, the clock, and what was
+//! decided. Every statement of a batch reads it, so all of them see one request and one "now".
+//!
+//! It is the jobs' own rows, whose writing takes their locks; or, where a transaction holds the only write lock anyway,
+//! a temporary table of the connection: then a call that decides nothing writes nothing to the database.
+
+use super::Sql;
+use super::client::Value;
+use super::dialect::{Column, SqlDialect};
+use crate::clock::to_ms;
+use crate::lease::MAX_RETRY_WAIT;
+use crate::option::Overlap;
+use crate::run::{ManualClaim, RunClaim};
+
+/// The longest duration that is sent, some 30,000 years: sums with a time stay within 64 bits.
+const LONGEST_MS: i64 = 1_000_000_000_000_000;
+
+/// What a claim brings along, in the order of its values.
+pub(super) const REQUEST: &[(&str, Column)] = &[
+    ("job", Column::Key),
+    ("c_slot", Column::Int),
+    ("c_kind", Column::Key),
+    ("c_token", Column::Key),
+    ("c_instance", Column::Key),
+    ("c_ident", Column::Key),
+    ("c_floor", Column::Int),
+    ("c_previous", Column::Int),
+    ("c_limit", Column::Int),
+    ("c_lease", Column::Int),
+    ("c_skip", Column::Int),
+    ("c_max", Column::Int),
+    ("c_retry", Column::Int),
+    ("c_within", Column::Int),
+    ("c_valid", Column::Int),
+];
+
+/// What a call adds to that: the clock, whether the schedule identity is new, and what was decided.
+pub(super) const FOUND: &[(&str, Column)] = &[("c_now", Column::Int), ("c_new", Column::Int), ("c_do", Column::Key)];
+
+/// What a temporary stage has beside those, copied from the job's row.
+const COPIED: &[(&str, Column)] = &[
+    ("touched", Column::Int),
+    ("fence", Column::Int),
+    ("trim_mark", Column::Int),
+    ("paused_at", Column::Int),
+];
+
+/// The kinds of a manual run; the other kinds are those of [`ClaimKind`](crate::run::ClaimKind).
+pub(super) const MANUAL: &str = "manual";
+pub(super) const EXCLUSIVE: &str = "exclusive";
+
+/// The values of one claim.
+pub(super) fn claim_values(claim: &RunClaim) -> Vec<Value> {
+    vec![
+        claim.job.as_str().into(),
+        claim.slot.ms().into(),
+        claim.kind.as_str().into(),
+        claim.token.to_string().into(),
+        claim.instance.as_str().into(),
+        super::ident(&claim.identity).into(),
+        claim.floor.into(),
+        claim.previous.map(crate::slot::Slot::ms).into(),
+        millis(claim.limit).into(),
+        millis(claim.lease).into(),
+        (claim.overlap == Overlap::Skip).into(),
+        claim.max_attempts.into(),
+        claim.retry_failed.map(|first| to_ms(first.min(MAX_RETRY_WAIT))).into(),
+        millis(claim.takeover_within).into(),
+        claim.valid_until.into(),
+    ]
+}
+
+/// The values of a manual run; its slot is the store's "now".
+pub(super) fn manual_values(claim: &ManualClaim) -> Vec<Value> {
+    vec![
+        claim.job.as_str().into(),
+        Value::Null,
+        if claim.exclusive { EXCLUSIVE } else { MANUAL }.into(),
+        claim.token.to_string().into(),
+        claim.instance.as_str().into(),
+        Value::Null,
+        Value::Null,
+        Value::Null,
+        Value::Null,
+        millis(claim.lease).into(),
+        false.into(),
+        1_u32.into(),
+        Value::Null,
+        0_u32.into(),
+        claim.valid_until.into(),
+    ]
+}
+
+/// A duration as it is sent.
+pub(super) fn millis(duration: std::time::Duration) -> i64 {
+    to_ms(duration).min(LONGEST_MS)
+}
+
+/// A column list.
+fn names(columns: &[(&str, Column)], prefix: &str) -> String {
+    let names: Vec<String> = columns.iter().map(|(name, _)| format!("{prefix}{name}")).collect();
+    names.join(", ")
+}
+
+/// The condition that a job is one of `size` names.
+pub(super) fn one_of(size: usize) -> String {
+    format!("IN ({})", vec!["?"; size].join(", "))
+}
+
+impl<D: SqlDialect> Sql<'_, D> {
+    /// Whether the stage is a temporary table, so that statements need no names of jobs to find it.
+    pub(super) fn stages_apart(&self) -> bool {
+        self.dialect.temporary_schema().is_some()
+    }
+
+    /// The stage's table.
+    pub(super) fn stage(&self) -> String {
+        match self.dialect.temporary_schema() {
+            Some(schema) => format!("{schema}.{}", self.dialect.quote(&format!("{}_stage", self.tables.base))),
+            None => self.tables.jobs.clone(),
+        }
+    }
+
+    /// The rows `j` of the stage that belong to this call.
+    pub(super) fn staged(&self, size: usize) -> String {
+        if self.stages_apart() { "1 = 1".to_owned() } else { format!("j.ident = '' AND j.job {}", one_of(size)) }
+    }
+
+    /// The jobs of this call, as a condition on `column`.
+    pub(super) fn among_staged(&self, column: &str, size: usize) -> String {
+        if self.stages_apart() {
+            format!("{column} IN (SELECT s.job FROM {} s)", self.stage())
+        } else {
+            format!("{column} {}", one_of(size))
+        }
+    }
+
+    /// The stage's row `j` that belongs to a row of another table.
+    pub(super) fn stage_of(&self, alias: &str) -> String {
+        let lock = if self.stages_apart() { "" } else { " AND j.ident = ''" };
+        format!("j.job = {alias}.job{lock}")
+    }
+
+    /// Makes and empties a temporary stage; nothing where there is none.
+    pub(super) fn clear_stage(&self) -> Vec<String> {
+        if !self.stages_apart() {
+            return Vec::new();
+        }
+        let stage = self.stage();
+        let columns: Vec<String> = [REQUEST, FOUND, COPIED]
+            .concat()
+            .iter()
+            .map(|(name, kind)| format!("{name} {}", self.dialect.column(*kind)))
+            .collect();
+        vec![
+            format!(
+                "CREATE TEMP TABLE IF NOT EXISTS {} ({}, PRIMARY KEY (job)) {}",
+                stage,
+                columns.join(", "),
+                self.dialect.table_options()
+            ),
+            format!("DELETE FROM {stage}"),
+        ]
+    }
+
+    /// What is staged of a claim: the request, with the floor that its schedule identity has, and the clock.
+    fn requests(&self, size: usize) -> String {
+        let (t, d) = (self.tables, self.dialect);
+        let request: Vec<String> = REQUEST
+            .iter()
+            .map(|(name, _)| match *name {
+                "c_floor" => "coalesce(f.floor, c.c_floor) AS c_floor".to_owned(),
+                name => format!("c.{name} AS {name}"),
+            })
+            .collect();
+        format!(
+            "SELECT {request}, t.now_ms AS c_now, CASE WHEN f.job IS NULL THEN 1 ELSE 0 END AS c_new, \
+             l.touched AS touched, coalesce(l.fence, 0) AS fence, l.trim_mark AS trim_mark, l.paused_at AS paused_at \
+             FROM {rows} c CROSS JOIN (SELECT {clock} AS now_ms) t \
+             LEFT JOIN {jobs} l ON l.job = c.job AND l.ident = '' \
+             LEFT JOIN {jobs} f ON f.job = c.job AND f.ident = c.c_ident WHERE c.job IS NOT NULL",
+            request = request.join(", "),
+            rows = d.rows(REQUEST, size),
+            clock = d.clock(),
+            jobs = t.jobs,
+        )
+    }
+
+    /// Stages claims in a temporary table, decided in the same statement.
+    pub(super) fn stage_apart(&self, size: usize) -> String {
+        let columns = [REQUEST, &FOUND[..2], COPIED].concat();
+        format!(
+            "INSERT INTO {stage} ({into}, c_do) SELECT {from}, {decision} FROM ({requests}) j",
+            stage = self.stage(),
+            into = names(&columns, ""),
+            from = names(&columns, "j."),
+            decision = self.decision(),
+            requests = self.requests(size),
+        )
+    }
+
+    /// Stages claims in the jobs' rows, which locks them.
+    pub(super) fn stage_rows(&self, size: usize) -> String {
+        let (t, d) = (self.tables, self.dialect);
+        let columns = [REQUEST, &FOUND[..2]].concat();
+        let updates: Vec<String> =
+            columns.iter().skip(1).map(|(name, _)| format!("{name} = {}", d.incoming(name))).collect();
+        format!(
+            "INSERT INTO {target} (ident, touched, {into}) SELECT '', j.c_now, {from} FROM ({requests}) j \
+             WHERE 1 = 1 {conflict} {updates}",
+            target = d.upsert_target(&t.jobs),
+            into = names(&columns, ""),
+            from = names(&columns, "j."),
+            requests = self.requests(size),
+            conflict = d.on_conflict_update("job, ident"),
+            updates = updates.join(", "),
+        )
+    }
+}
