@@ -63,6 +63,15 @@ pub fn claims(backend: impl ClaimBackend) -> Arc<dyn DynStore> {
 static MEMORY: Driver =
     Driver { schemes: &["memory"], feature: None, open: |_| Ok(leases(crate::backend::MemoryBackend::new())) };
 
+#[cfg(feature = "sqlite")]
+#[allow(unsafe_code)]
+#[linkme::distributed_slice(DRIVERS)]
+static SQLITE: Driver = Driver {
+    schemes: &["sqlite", "file"],
+    feature: Some("sqlite"),
+    open: |url| Ok(leases(crate::backend::SqliteBackend::new(url))),
+};
+
 /// Schemes that come with a feature, for the hint when it is off.
 const KNOWN: &[(&str, &str)] = &[("sqlite", "sqlite"), ("file", "sqlite")];
 

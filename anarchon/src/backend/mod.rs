@@ -20,7 +20,8 @@ pub use any::{AnyBackend, AnyClaimBackend};
 pub use erased::{AnyStrength, DynStore};
 pub use memory::MemoryBackend;
 pub use memory_claim_only::ClaimOnlyMemoryBackend;
-// pub use sqlite::SqliteBackend;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteBackend, SqliteDialect};
 
 use crate::error::BackendError;
 use crate::run::{

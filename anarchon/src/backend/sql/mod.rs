@@ -1,1 +1,234 @@
-//! SQL stores.
+//! Leases, claims and history on a SQL database, done once for all of them.
+//!
+//! A store is a [`SqlClient`] (it runs statements) and a [`SqlDialect`] (what differs between databases). From the two,
+//! [`SqlBackend`] makes a complete [`LeaseBackend`](crate::LeaseBackend): the tables, the claim as one atomic batch, leases and history.
+//! [`SqliteBackend`](crate::SqliteBackend) is built on nothing else.
+//!
+//! Every call of the contract is one call of the client: a batch where something is written, one query where something
+//! is read. The decisions are made by SQL, on the database's clock, under the lock of the job's row.
+
+pub mod answer;
+mod backend;
+mod claim;
+mod client;
+pub mod clients;
+mod dialect;
+mod history;
+mod lease;
+mod register;
+mod schema;
+mod tables;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use self::client::{Row, SqlClient, SqlError, Statement, Value};
+pub use self::dialect::{Column, SqlDialect, Verb, hex};
+pub use self::tables::Tables;
+use self::claim::ClaimTexts;
+use crate::error::{BackendError, BackendErrorKind};
+/// The name of the runs' table, unless another is asked for.
+pub const DEFAULT_TABLE: &str = "anarchon_runs";
+
+/// What statements are written with.
+#[derive(Debug)]
+struct Sql<'a, D> {
+    tables: &'a Tables,
+    dialect: &'a D,
+}
+
+/// The next size that statements are written for: few sizes mean few texts, and prepared statements are met again.
+fn padded(count: usize) -> usize {
+    count.max(1).next_power_of_two()
+}
+
+/// How a schedule identity is kept beside the job's own row, whose identity is empty.
+fn ident(identity: &str) -> String {
+    format!("={identity}")
+}
+
+/// Splits requests into rounds of at most `at_once`, each of which names a job once, and keeps the order of those that
+/// name the same one.
+fn rounds<'a>(jobs: impl Iterator<Item = &'a str>, at_once: usize) -> Vec<Vec<usize>> {
+    let mut rounds = Vec::new();
+    let mut waiting: Vec<(usize, &str)> = jobs.enumerate().collect();
+    while !waiting.is_empty() {
+        let mut named = HashSet::with_capacity(waiting.len());
+        let mut round = Vec::with_capacity(waiting.len().min(at_once));
+        // A job that has to wait makes its later requests wait too.
+        waiting.retain(|(index, job)| {
+            let now = named.insert(*job) && round.len() < at_once;
+            if now {
+                round.push(*index);
+            }
+            !now
+        });
+        rounds.push(round);
+    }
+    rounds
+}
+
+/// A number that no other call uses.
+fn new_mark() -> i64 {
+    rand::random::<i64>() & i64::MAX
+}
+
+/// A lease backend on any SQL database for which there is a client and a dialect.
+///
+/// Nothing connects before [`connect`](crate::Backend::connect). The tables are made when they are missing, by any number of
+/// instances at once; where the user may not make tables, one start as a privileged user does, and SELECT, INSERT,
+/// UPDATE and DELETE on the four tables are enough from then on.
+///
+/// ```
+/// # use anarchon::sql::{Column, SqlDialect, Value, hex};
+/// /// What a dialect must say at least; everything else has a default that fits PostgreSQL's SQL.
+/// struct Dialect;
+///
+/// impl SqlDialect for Dialect {
+///     fn column(&self, column: Column) -> &str {
+///         match column {
+///             Column::Int => "bigint",
+///             _ => "text COLLATE \"C\"",
+///         }
+///     }
+///     fn clock(&self) -> &str {
+///         "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+///     }
+///     fn literal(&self, value: &Value) -> String {
+///         match value {
+///             Value::Int(i) => format!("({i})"),
+///             Value::Text(text) => format!("convert_from(decode('{}', 'hex'), 'UTF8')", hex(text)),
+///             _ => "NULL".to_owned(),
+///         }
+///     }
+/// }
+/// # let _ = Dialect;
+/// ```
+pub struct SqlBackend<C, D> {
+    name: String,
+    client: C,
+    dialect: D,
+    tables: Result<Tables, String>,
+    /// Whether the tables were found in a format that this release knows; doubted again after an error.
+    ready: AtomicBool,
+    claims: Mutex<HashMap<usize, Arc<ClaimTexts>>>,
+}
+
+impl<C, D> fmt::Debug for SqlBackend<C, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlBackend").field("name", &self.name).field("tables", &self.tables).finish_non_exhaustive()
+    }
+}
+
+impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
+    /// A backend called `name` in logs and errors, on the tables `anarchon_runs…`.
+    pub fn new(name: impl Into<String>, client: C, dialect: D) -> Self {
+        let tables = Tables::new(DEFAULT_TABLE, &dialect);
+        let (ready, claims) = (AtomicBool::new(false), Mutex::default());
+        Self { name: name.into(), client, dialect, tables, ready, claims }
+    }
+
+    /// Uses other tables: `cron_runs`, or `jobs.cron_runs` in a schema that exists. A name that cannot be one is an
+    /// error at connect: letters, digits and `_` (ASCII), at most 48 of them.
+    #[must_use]
+    pub fn table(self, name: &str) -> Self {
+        Self { tables: Tables::new(name, &self.dialect), claims: Mutex::default(), ..self }
+    }
+
+    /// The client.
+    pub fn client(&self) -> &C {
+        &self.client
+    }
+
+    /// The same backend with its client changed.
+    #[must_use]
+    pub fn map_client(self, map: impl FnOnce(C) -> C) -> Self {
+        Self { client: map(self.client), ..self }
+    }
+
+    /// The same backend with its dialect changed.
+    #[must_use]
+    pub fn map_dialect(self, map: impl FnOnce(D) -> D) -> Self {
+        Self { dialect: map(self.dialect), claims: Mutex::default(), ..self }
+    }
+
+    fn error(&self, kind: BackendErrorKind, message: impl Into<String>) -> BackendError {
+        BackendError::new(self.name.as_str(), kind, message)
+    }
+
+    fn failed(&self, error: SqlError) -> BackendError {
+        let (kind, message, source) = error.into_parts();
+        // A busy database is as it was; after anything else the tables may be others than those we knew.
+        if kind != BackendErrorKind::Busy {
+            self.ready.store(false, Ordering::Release);
+        }
+        let error = self.error(kind, message);
+        match source {
+            Some(source) => error.with_source(source),
+            None => error,
+        }
+    }
+
+    fn sql(&self) -> Result<Sql<'_, D>, BackendError> {
+        match &self.tables {
+            Ok(tables) => Ok(Sql { tables, dialect: &self.dialect }),
+            Err(fault) => Err(self.error(BackendErrorKind::Config, fault.as_str())),
+        }
+    }
+
+    /// The statements to write with, once it is certain that the tables are there.
+    async fn ready(&self) -> Result<Sql<'_, D>, BackendError> {
+        let sql = self.sql()?;
+        if !self.ready.load(Ordering::Acquire) {
+            self.prepare(&sql).await?;
+            self.ready.store(true, Ordering::Release);
+        }
+        Ok(sql)
+    }
+
+    /// Makes the tables unless they are there, and refuses those of a newer release.
+    async fn prepare(&self, sql: &Sql<'_, D>) -> Result<(), BackendError> {
+        let format = match self.client.query(sql.format()).await {
+            Ok(rows) if !rows.is_empty() => rows,
+            Err(error) if matches!(error.kind(), BackendErrorKind::Unknown | BackendErrorKind::Busy) => {
+                return Err(self.failed(error));
+            }
+            // No such table, or not all of it: made here, or by whoever is making it at the same time.
+            _ => {
+                let create =
+                    self.dialect.replace(Verb::Create, sql.tables).unwrap_or_else(|| sql.create());
+                self.client.batch(create).await.map_err(|e| self.failed(e))?;
+                self.client.query(sql.format()).await.map_err(|e| self.failed(e))?
+            }
+        };
+        let format = format.first().map(|row| row.int(0)).transpose().map_err(|e| self.failed(e))?;
+        if format.is_some_and(|format| format > schema::NEWEST) {
+            return Err(self.failed(answer::newer()));
+        }
+        Ok(())
+    }
+
+    async fn read(&self, statement: Statement) -> Result<Vec<Row>, BackendError> {
+        self.client.query(statement).await.map_err(|error| self.failed(error))
+    }
+
+    /// One call: the dialect's own statements for a verb, or the portable ones.
+    async fn call(
+        &self,
+        sql: &Sql<'_, D>,
+        verb: Verb<'_>,
+        portable: impl FnOnce() -> Vec<Statement>,
+    ) -> Result<Vec<Row>, BackendError> {
+        let statements = self.dialect.replace(verb, sql.tables).unwrap_or_else(portable);
+        self.client.batch(statements).await.map_err(|error| self.failed(error))
+    }
+
+    fn claim_statements(&self, sql: &Sql<'_, D>, claims: &[Vec<Value>]) -> Vec<Statement> {
+        let size = padded(claims.len());
+        let mut texts = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let texts = Arc::clone(texts.entry(size).or_insert_with(|| Arc::new(ClaimTexts::new(sql, size))));
+        texts.fill(claims, size)
+    }
+}

@@ -1,0 +1,186 @@
+//! What differs between databases.
+
+use super::client::{Statement, Value};
+use super::tables::Tables;
+use crate::run::{Beat, Finish, ManualClaim, Registration, Release, RunClaim, Trim};
+use crate::slot::JobName;
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Column {
+    /// A 64-bit integer.
+    Int,
+    /// A short text that is part of a key or compared: at most 512 bytes, compared byte by byte.
+    Key,
+    /// A text of any length.
+    Text,
+}
+
+/// One call of the store, for a dialect that words it in its own way; see [`SqlDialect::replace`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Verb<'a> {
+    /// Claims, each of another job, sorted by name. Columns of the answer: [`answer`](super::answer).
+    Claim(&'a [RunClaim]),
+    /// A manual run. Columns as for `Claim`.
+    ClaimManual(&'a ManualClaim),
+    /// Heartbeats; the second value is the number that marks the rows that were renewed.
+    Heartbeat(&'a [Beat], i64),
+    /// Ends of attempts.
+    Finish(&'a [Finish]),
+    /// Hand-overs and returns.
+    Release(&'a [Release]),
+    /// Registrations, each of another job; the second value is `forget_after` in ms.
+    Register(&'a [Registration], i64),
+    /// Trims, all with the same retention; the second value is the number that marks the rows that go.
+    Trim(&'a [Trim], i64),
+    /// The closing of manual runs whose lease is over, and the reading of the unfinished runs of these jobs (of all
+    /// jobs, when there are none).
+    Active(&'a [JobName]),
+    /// The making of the tables.
+    Create,
+}
+
+/// What differs between databases: types, the clock, quoting, the encoding of values, and a few wordings.
+///
+/// The portable statements of this module are the reference. They need: multi-row upserts, `CASE`, scalar and `EXISTS`
+/// subqueries, row values in `IN`, and `LIMIT … OFFSET`. They read no row count, need no bound values and no
+/// `RETURNING`, and update no table that a subquery of the same statement reads. Where that is not enough, or
+/// not fast enough, [`replace`](Self::replace) puts other statements in the place of a whole verb's.
+///
+/// In a `SET` list, an assignment never reads a column that an earlier one of the same list changed, so databases that
+/// assign from left to right get the same result.
+pub trait SqlDialect: Send + Sync + 'static {
+    /// The column type for `column`, with the collation that compares byte by byte.
+    fn column(&self, column: Column) -> &str;
+
+    /// An expression: the database's own clock, in ms since the epoch, as an integer. It has to be the time at which
+    /// the statement runs, not the one at which its transaction or its message began.
+    fn clock(&self) -> &str;
+
+    /// The expression of a value: integers in decimal, texts so that nothing in them can end the literal. The one
+    /// place where values become text.
+    fn literal(&self, value: &Value) -> String;
+
+    /// Quotes the name of a table, a schema or an index, which has ASCII letters, digits and `_` only.
+    fn quote(&self, name: &str) -> String {
+        format!("\"{name}\"")
+    }
+
+    /// Refuses a schema that cannot be used.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn check_schema(&self, schema: Option<&str>) -> Result<(), String> {
+        let _ = schema;
+        Ok(())
+    }
+
+    /// What follows the column list of `CREATE TABLE`; each table has a primary key.
+    fn table_options(&self) -> &str {
+        ""
+    }
+
+    /// The statement that makes the index of unfinished runs, if it is not there yet: on `job`, for rows whose status
+    /// is `running` or `waiting`.
+    fn open_index(&self, tables: &Tables) -> String {
+        format!(
+            "CREATE INDEX IF NOT EXISTS {} ON {} (job) WHERE status IN ('running', 'waiting')",
+            self.quote(&format!("{}_open", tables.base)),
+            tables.runs
+        )
+    }
+
+    /// The larger of two expressions, neither of which is NULL.
+    fn greatest(&self, a: &str, b: &str) -> String {
+        format!("greatest({a}, {b})")
+    }
+
+    /// The smaller of two expressions, neither of which is NULL.
+    fn least(&self, a: &str, b: &str) -> String {
+        format!("least({a}, {b})")
+    }
+
+    /// A table of `rows` rows of `?` marks, with these columns, in parentheses and without an alias.
+    fn rows(&self, columns: &[(&str, Column)], rows: usize) -> String {
+        let first: Vec<String> = columns.iter().map(|(name, _)| format!("? AS {name}")).collect();
+        let more = vec!["?"; columns.len()].join(", ");
+        let mut sql = format!("(SELECT {}", first.join(", "));
+        for _ in 1..rows {
+            sql.push_str(" UNION ALL SELECT ");
+            sql.push_str(&more);
+        }
+        sql.push(')');
+        sql
+    }
+
+    /// A list of `rows` row values of `width` `?` marks each, in parentheses, for the right side of `IN`.
+    fn row_list(&self, width: usize, rows: usize) -> String {
+        let row = format!("({})", vec!["?"; width].join(", "));
+        format!("({})", vec![row.as_str(); rows].join(", "))
+    }
+
+    /// The head of what an `INSERT` does when its key is taken: assignments follow.
+    fn on_conflict_update(&self, key: &str) -> String {
+        format!("ON CONFLICT ({key}) DO UPDATE SET")
+    }
+
+    /// The clause that leaves a row alone when its key is taken.
+    fn on_conflict_ignore(&self, key: &str) -> String {
+        format!("ON CONFLICT ({key}) DO NOTHING")
+    }
+
+    /// In the assignments after [`on_conflict_update`](Self::on_conflict_update): the value that was to be inserted.
+    fn incoming(&self, column: &str) -> String {
+        format!("excluded.{column}")
+    }
+
+    /// In the same place: the value that is stored. The table's alias there is `x`.
+    fn existing(&self, column: &str) -> String {
+        format!("x.{column}")
+    }
+
+    /// How the target of an upsert is named, so that [`existing`](Self::existing) finds it.
+    fn upsert_target(&self, table: &str) -> String {
+        format!("{table} AS x")
+    }
+
+    /// Whether taking a job's lock may wait, so that the clock has to be read again in a statement of its own after
+    /// it. Not so where the transaction's first statement holds every lock already.
+    fn waits_for_locks(&self) -> bool {
+        true
+    }
+
+    /// Statements to be sent in place of the portable ones for one call; `None` is the portable ones. The last one
+    /// returns the rows that the portable one would.
+    fn replace(&self, verb: Verb<'_>, tables: &Tables) -> Option<Vec<Statement>> {
+        let _ = (verb, tables);
+        None
+    }
+
+    /// A statement as text alone, each `?` replaced by its value's [`literal`](Self::literal), for clients that cannot
+    /// bind.
+    fn text_of(&self, statement: &Statement) -> String {
+        let mut text = String::with_capacity(statement.sql.len() + 32 * statement.values.len());
+        let mut values = statement.values.iter();
+        for part in statement.sql.split_inclusive('?') {
+            match part.strip_suffix('?') {
+                Some(before) => {
+                    text.push_str(before);
+                    text.push_str(&self.literal(values.next().unwrap_or(&Value::Null)));
+                }
+                None => text.push_str(part),
+            }
+        }
+        text
+    }
+}
+
+/// A text as hexadecimal digits, two a byte, as the literals of most databases take it.
+#[must_use]
+pub fn hex(text: &str) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0'));
+    text.bytes().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}

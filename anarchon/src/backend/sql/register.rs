@@ -1,0 +1,129 @@
+//! Registrations, pauses, and the removal of jobs that nobody has registered for long.
+
+use super::Sql;
+use super::claim::named;
+use super::client::{Statement, Value};
+use super::dialect::{Column, SqlDialect};
+use crate::run::{Pause, Registration};
+use crate::slot::JobName;
+
+/// How many forgotten jobs one call removes at most.
+const FORGET_AT_ONCE: usize = 16;
+
+impl<D: SqlDialect> Sql<'_, D> {
+    /// Registers jobs, each named once; removes forgotten ones; reads all that is known of the registered ones.
+    pub(super) fn register(&self, registrations: &[Registration], forget_after: i64) -> Vec<Statement> {
+        const COLUMNS: &[(&str, Column)] = &[
+            ("job", Column::Key),
+            ("ident", Column::Key),
+            ("fingerprint", Column::Text),
+            ("instance", Column::Key),
+        ];
+        let (t, d) = (self.tables, self.dialect);
+        let size = super::padded(registrations.len());
+        let mut names: Vec<Value> = registrations.iter().map(|r| r.job.as_str().into()).collect();
+        names.resize(size, Value::Null);
+        let mut rows: Vec<Value> = Vec::with_capacity(size * COLUMNS.len());
+        for r in registrations {
+            rows.extend([
+                r.job.as_str().into(),
+                super::ident(&r.identity).into(),
+                r.fingerprint.as_str().into(),
+                r.instance.as_str().into(),
+            ]);
+        }
+        rows.resize(size * COLUMNS.len(), Value::Null);
+        let lock = format!(
+            "INSERT INTO {target} (job, ident, touched) SELECT c.job, '', t.now_ms FROM {rows} c \
+             CROSS JOIN (SELECT {clock} AS now_ms) t WHERE c.job IS NOT NULL {conflict} touched = {touched}",
+            target = d.upsert_target(&t.jobs),
+            rows = d.rows(&[("job", Column::Key)], size),
+            clock = d.clock(),
+            conflict = d.on_conflict_update("job, ident"),
+            touched = d.incoming("touched"),
+        );
+        // The floor is only ever inserted; what is replaced is kept beside it, to be read back.
+        let schedules = format!(
+            "INSERT INTO {target} (job, ident, touched, floor, fingerprint, instance_id) \
+             SELECT c.job, c.ident, l.touched, l.touched, c.fingerprint, c.instance FROM {rows} c \
+             JOIN {jobs} l ON l.job = c.job AND l.ident = '' WHERE c.job IS NOT NULL {conflict} \
+             was_fingerprint = {fingerprint}, was_instance = {instance}, was_touched = {touched}, \
+             fingerprint = {new_fingerprint}, instance_id = {new_instance}, touched = {new_touched}",
+            target = d.upsert_target(&t.jobs),
+            jobs = t.jobs,
+            rows = d.rows(COLUMNS, size),
+            conflict = d.on_conflict_update("job, ident"),
+            fingerprint = d.existing("fingerprint"),
+            instance = d.existing("instance_id"),
+            touched = d.existing("touched"),
+            new_fingerprint = d.incoming("fingerprint"),
+            new_instance = d.incoming("instance_id"),
+            new_touched = d.incoming("touched"),
+        );
+        let mut statements = vec![Statement::new(lock, names.clone()), Statement::new(schedules, rows)];
+        if let Some(first) = registrations.first() {
+            statements.extend(self.forget(&first.job, forget_after));
+        }
+        let read = format!(
+            "SELECT j.job, j.ident, j.touched, j.floor, j.fingerprint, j.instance_id, \
+             j.was_fingerprint, j.was_instance, j.was_touched FROM {jobs} j WHERE {named}",
+            jobs = t.jobs,
+            named = named("j", size),
+        );
+        statements.push(Statement::new(read, names));
+        statements
+    }
+
+    /// Removes jobs that were touched too long before `now`, which is when `touched` was: one reading of the clock for
+    /// all three tables.
+    fn forget(&self, touched: &JobName, forget_after: i64) -> Vec<Statement> {
+        let t = self.tables;
+        let which = format!(
+            "(SELECT f.job FROM (SELECT o.job FROM {jobs} o JOIN {jobs} n ON n.job = ? AND n.ident = '' \
+             WHERE o.ident = '' AND o.paused_at IS NULL AND o.touched < n.touched - ? \
+             ORDER BY o.touched, o.job LIMIT {FORGET_AT_ONCE}) f)",
+            jobs = t.jobs,
+        );
+        [&t.attempts, &t.runs, &t.jobs]
+            .into_iter()
+            .map(|table| {
+                let values = vec![touched.as_str().into(), forget_after.into()];
+                Statement::new(format!("DELETE FROM {table} WHERE job IN {which}"), values)
+            })
+            .collect()
+    }
+
+    /// Pauses or resumes a job.
+    pub(super) fn set_paused(&self, job: &JobName, pause: Option<&Pause>) -> Vec<Statement> {
+        let (t, d) = (self.tables, self.dialect);
+        let at = if pause.is_some() { "t.now_ms" } else { "NULL" };
+        let set: Vec<String> =
+            ["paused_at", "paused_by", "pause_note"].iter().map(|c| format!("{c} = {}", d.incoming(c))).collect();
+        let sql = format!(
+            "INSERT INTO {target} (job, ident, touched, paused_at, paused_by, pause_note) \
+             SELECT c.job, '', t.now_ms, {at}, c.by_whom, c.note FROM {rows} c \
+             CROSS JOIN (SELECT {clock} AS now_ms) t WHERE c.job IS NOT NULL {conflict} {set}",
+            target = d.upsert_target(&t.jobs),
+            rows = d.rows(&[("job", Column::Key), ("by_whom", Column::Text), ("note", Column::Text)], 1),
+            clock = d.clock(),
+            conflict = d.on_conflict_update("job, ident"),
+            set = set.join(", "),
+        );
+        let values = vec![
+            job.as_str().into(),
+            pause.map(|p| p.by.as_str()).into(),
+            pause.map(|p| p.note.as_str()).into(),
+        ];
+        vec![Statement::new(sql, values)]
+    }
+
+    /// Reads a job's pause.
+    pub(super) fn paused(&self, job: &JobName) -> Statement {
+        let sql = format!(
+            "SELECT j.paused_by, j.paused_at, j.pause_note FROM {} j \
+             WHERE j.job = ? AND j.ident = '' AND j.paused_at IS NOT NULL",
+            self.tables.jobs
+        );
+        Statement::new(sql, vec![job.as_str().into()])
+    }
+}

@@ -1,0 +1,5 @@
+//! What SQL decides is what the rules in Rust decide: random histories, played on this store and on the memory store.
+
+mod differential;
+mod file;
+mod support;
