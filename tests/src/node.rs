@@ -30,11 +30,17 @@ pub struct NodeOptions {
 
 impl Default for NodeOptions {
     fn default() -> Self {
-        Self { args: Vec::new() }.set("--lease", "2s").set("--watch", "500ms").set("--stop-grace", "1s")
+        Self::bare().set("--lease", "2s").set("--watch", "500ms").set("--stop-grace", "1s")
     }
 }
 
 impl NodeOptions {
+    /// Nothing but what must be said, as for stores without leases.
+    #[must_use]
+    pub const fn bare() -> Self {
+        Self { args: Vec::new() }
+    }
+
     /// Sets an argument of `node`.
     #[must_use]
     pub fn set(mut self, option: &str, value: &str) -> Self {

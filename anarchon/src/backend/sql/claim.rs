@@ -235,10 +235,11 @@ impl<D: SqlDialect> Sql<'_, D> {
             )
         };
         let live = blocked("r.until_ms > j.c_now");
-        let live_or_orphaned =
-            blocked(&format!("(r.until_ms > j.c_now OR (r.id = '' AND NOT ({})))", closed_now()));
-        let live_at_all =
-            format!("EXISTS (SELECT 1 FROM {} r WHERE r.job = j.job AND r.{OPEN} AND {other} AND r.until_ms > j.c_now)", t.runs);
+        let live_or_orphaned = blocked(&format!("(r.until_ms > j.c_now OR (r.id = '' AND NOT ({})))", closed_now()));
+        let live_at_all = format!(
+            "EXISTS (SELECT 1 FROM {} r WHERE r.job = j.job AND r.{OPEN} AND {other} AND r.until_ms > j.c_now)",
+            t.runs
+        );
         format!(
             "UPDATE {jobs} AS j SET \
              touched = CASE WHEN {newer} OR j.c_kind IN ('{MANUAL}', '{EXCLUSIVE}') OR j.c_now > j.c_valid \

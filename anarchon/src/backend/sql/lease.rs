@@ -139,8 +139,7 @@ impl<D: SqlDialect> Sql<'_, D> {
             let size = super::padded(group.len());
             let attempts = || padded(group.iter().map(|r| (&r.run, r.token)), size);
             let list = d.row_list(WIDTH, size);
-            let (status, number) =
-                if returned { ("returned", "r.attempt - 1") } else { ("handed_over", "r.attempt") };
+            let (status, number) = if returned { ("returned", "r.attempt - 1") } else { ("handed_over", "r.attempt") };
             statements.push(Statement::new(
                 format!(
                     "UPDATE {attempts} AS a SET status = '{status}', ended_at = {clock}, error = NULL \
