@@ -36,7 +36,8 @@ fn a_handler_that_blocks_a_single_threaded_runtime_keeps_its_lease() {
 fn an_instance_whose_runtime_is_blocked_leaves_other_slots_to_the_others() {
     let lab = Lab::sqlite();
     let tick = every_second("tick", "none", "");
-    let both = format!("{tick}{}", every_second("busy", "block 6s", ""));
+    // Not in the same moment: a slot that was won an instant before the thread was blocked would have to wait for it.
+    let both = format!("{tick}{}", every_second("busy", "block 6s", "offset = \"500ms\""));
     let _blocked = lab.start("a", &both, &NodeOptions::default().flag("--current-thread"));
     let blocked = lab.wait_line("the blocking handler", |line| line.is("start", "busy"));
     let _other = lab.start("b", &tick, &NodeOptions::default());
