@@ -5,6 +5,10 @@ use std::time::Duration;
 use anarchon_schedule::{ParseError, interval};
 
 /// A duration, or a text that is one: `"500ms"`, `"10s"`, `"1h30m"`, `"40d"`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no duration",
+    label = "write a text such as `\"10s\"`, or a `Duration`"
+)]
 pub trait IntoDuration {
     /// The duration, or what is wrong with the text, together with the text.
     ///
@@ -13,24 +17,28 @@ pub trait IntoDuration {
     fn into_duration(self) -> Result<Duration, (String, ParseError)>;
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoDuration for Duration {
     fn into_duration(self) -> Result<Duration, (String, ParseError)> {
         Ok(self)
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoDuration for &str {
     fn into_duration(self) -> Result<Duration, (String, ParseError)> {
         interval::parse(self).map_err(|error| (self.to_owned(), error))
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoDuration for String {
     fn into_duration(self) -> Result<Duration, (String, ParseError)> {
         self.as_str().into_duration()
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoDuration for &String {
     fn into_duration(self) -> Result<Duration, (String, ParseError)> {
         self.as_str().into_duration()

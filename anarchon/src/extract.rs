@@ -158,7 +158,19 @@ impl Outcome for () {
     }
 }
 
-impl<E: Into<BoxError> + Send> Outcome for Result<(), E> {
+/// An error that a handler may return.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the error of a job",
+    label = "implement `std::error::Error` for `{Self}`",
+    note = "the error of a job is any `E: Into<Box<dyn Error + Send + Sync>>`"
+)]
+pub trait JobError: Into<BoxError> + Send {}
+
+#[diagnostic::do_not_recommend]
+impl<E: Into<BoxError> + Send> JobError for E {}
+
+impl<E: JobError> Outcome for Result<(), E> {
     fn into_result(self) -> HandlerResult {
         self.map_err(Into::into)
     }
@@ -226,8 +238,14 @@ pub struct BoxHandler {
 impl BoxHandler {
     /// Wraps a handler.
     pub fn new<Args, H: Handler<Args>>(handler: H) -> Self {
-        let needs = H::needs().into_iter().map(|need| need.0).collect();
-        Self { call: Arc::new(move |parts| handler.call(parts)), needs }
+        Self::from_parts(H::needs(), move |parts| handler.call(parts))
+    }
+
+    pub(crate) fn from_parts(
+        needs: impl IntoIterator<Item = NeedOf>,
+        call: impl Fn(&RunParts) -> HandlerFuture + Send + Sync + 'static,
+    ) -> Self {
+        Self { call: Arc::new(call), needs: needs.into_iter().map(|need| need.0).collect() }
     }
 
     pub(crate) fn call(&self, parts: &RunParts) -> HandlerFuture {

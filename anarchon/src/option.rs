@@ -51,26 +51,53 @@ impl Default for Retention {
     }
 }
 
-/// Backend `Self` can honour the option that `O` stands for.
+/// Backend `Self` can honour the option that `O` stands for, which needs leases.
 ///
-/// Never implemented by hand: every [`LeaseBackend`] supports the options that need leases, and every
-/// [`HistoryByAge`] store supports [`history_ttl`](marker::history_ttl).
+/// Never implemented by hand: every [`LeaseBackend`] supports these options.
 #[diagnostic::on_unimplemented(
-    message = "the `{O}` option is not available on backend `{Self}`",
-    label = "`{Self}` cannot honour this",
-    note = "options about leases need a backend with leases, and `history_ttl` one that trims by age"
+    message = "the `{O}` option needs a backend with leases, and `{Self}` has none",
+    label = "not available on `{Self}`",
+    note = "backends with leases are `MemoryBackend`, `SqliteBackend` and every other `LeaseBackend`"
 )]
 pub trait Supports<O> {}
 
-/// One empty type per option that not every store can honour, named like the option so that the compiler's messages
-/// read well.
+/// Like [`Supports`], for the option `lease`, whose name stands for more than the option.
+#[diagnostic::on_unimplemented(
+    message = "the `lease` option needs a backend with leases, and `{Self}` has none",
+    label = "not available on `{Self}`",
+    note = "backends with leases are `MemoryBackend`, `SqliteBackend` and every other `LeaseBackend`"
+)]
+pub trait SupportsLease {}
+
+#[diagnostic::do_not_recommend]
+impl<B: LeaseBackend> SupportsLease for B {}
+
+/// Backend `Self` can drop history that is older than a limit, as the option `history_ttl` wants it.
+///
+/// Never implemented by hand: every [`HistoryByAge`] store does.
+#[diagnostic::on_unimplemented(
+    message = "the `history_ttl` option needs a backend that trims history by age, and `{Self}` does not",
+    label = "not available on `{Self}`",
+    note = "`history_size` limits the history on every backend"
+)]
+pub trait SupportsHistoryTtl {}
+
+#[diagnostic::do_not_recommend]
+impl<B: HistoryByAge> SupportsHistoryTtl for B {}
+
+/// `Self` builds something for backend `B`.
+///
+/// Bounds on the backend are written with it, so that the compiler underlines the option and not all that stands before.
+pub trait On<B> {}
+
+/// One empty type per option that needs leases, named like the option so that the compiler's messages read well.
 #[allow(non_camel_case_types)]
 pub mod marker {
-    use super::{HistoryByAge, LeaseBackend, Supports};
+    use super::{LeaseBackend, Supports};
 
     macro_rules! lease_options {
         ($($option:ident)+) => {$(
-            #[doc = concat!("Stands for the option `", stringify!($option), "`, which needs a store with leases.")]
+            #[doc = concat!("Stands for the option `", stringify!($option), "`.")]
             #[derive(Debug)]
             pub enum $option {}
 
@@ -79,12 +106,5 @@ pub mod marker {
         )+};
     }
 
-    lease_options!(overlap max_attempts retry_failed catch_up takeover_within lease heartbeat watch);
-
-    /// Stands for the option `history_ttl`, which needs a store that can trim by age.
-    #[derive(Debug)]
-    pub enum history_ttl {}
-
-    #[diagnostic::do_not_recommend]
-    impl<B: HistoryByAge> Supports<history_ttl> for B {}
+    lease_options!(overlap max_attempts retry_failed catch_up takeover_within heartbeat watch);
 }

@@ -5,34 +5,139 @@ use std::future::Future;
 pub use anarchon_schedule::Dialect;
 pub use inventory;
 
-pub use crate::extract::{BoxHandler, DataValue, Extract, Handler};
-pub use crate::option::{Overlap, Supports, marker};
+use crate::backend::AnyStrength;
+use crate::context::HandlerFuture;
+use crate::error::{BoxError, Error};
+use crate::extract::{BoxHandler, DataValue, Extract, HandlerResult, NeedOf, Outcome, RunParts};
+pub use crate::option::{Overlap, marker};
+use crate::option::{Supports, SupportsHistoryTtl};
 pub use crate::registry::{EntryOptions, EntrySchedule, JobEntry};
-pub use crate::scheduler::entry::{FromEnv, MainError, run_main};
+use crate::scheduler::entry::FromEnv;
+pub use crate::scheduler::entry::{MainError, run_main};
+use crate::scheduler::{Scheduler, SchedulerBuilder};
 pub use crate::slot::Place;
 
 /// What the backend's alias means in a crate that has none.
 pub mod fallback {
+    use super::{Supports, SupportsHistoryTtl};
+
     /// No backend was named: only `start()` can tell what the store honours.
     #[derive(Debug)]
     pub enum Undecided {}
 
-    impl<O> super::Supports<O> for Undecided {}
+    #[diagnostic::do_not_recommend]
+    impl<O> Supports<O> for Undecided {}
+
+    #[diagnostic::do_not_recommend]
+    impl SupportsHistoryTtl for Undecided {}
 
     /// The alias that `anarchon::main!` and `anarchon::backend!` put at the crate root shadows this one.
     pub type __AnarchonBackend = Undecided;
 }
 
-/// A job's handler, for the attribute.
-pub fn handler<Args, H: Handler<Args>>(handler: H) -> BoxHandler {
-    BoxHandler::new(handler)
+/// Fails to compile, at the option that the call is spanned to, when backend `B` has no leases for option `O`.
+pub const fn supports<B: Supports<O>, O>() {}
+
+/// Fails to compile, at the option that the call is spanned to, when backend `B` does not trim history by age.
+pub const fn supports_history_ttl<B: SupportsHistoryTtl>() {}
+
+/// `Self` is `T`. Where the alias is searched at the crate root and another one is found, it is not.
+#[diagnostic::on_unimplemented(
+    message = "the backend must be named at the crate root",
+    label = "not at the crate root, where every `#[anarchon::job]` of the crate looks for it",
+    note = "write this in `main.rs` or `lib.rs`, outside of any module and function"
+)]
+pub trait Is<T> {}
+
+#[diagnostic::do_not_recommend]
+impl<T> Is<T> for T {}
+
+/// Fails to compile unless `Found`, the alias at the crate root, is `Named`, the one just declared, and `module`, the
+/// place of the call, is that root.
+#[track_caller]
+pub const fn assert_at_root<Found: Is<Named>, Named>(module: &str) {
+    let bytes = module.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] == b':' {
+            panic!("the backend must be named at the crate root: in `main.rs` or `lib.rs`, outside of any module");
+        }
+        at += 1;
+    }
 }
 
-/// Fails to compile, at the option that the call is spanned to, when backend `B` cannot honour `O`.
-pub const fn assert_supports<B: Supports<O>, O>() {}
+/// One argument of a handler. The bound is asked for when it is made and nowhere else, so that a wrong type is one
+/// error.
+pub struct Argument<T> {
+    need: fn() -> Option<NeedOf>,
+    take: fn(&RunParts) -> Result<T, BoxError>,
+}
 
-/// Fails to compile, at the argument that the call is spanned to, when it is no extractor.
-pub const fn assert_extractor<T: Extract>() {}
+/// The argument of type `T`.
+pub fn argument<T: Extract>() -> Argument<T> {
+    Argument { need: T::need, take: T::extract }
+}
 
-/// Fails to compile when the function's future is not one that can run on another thread.
-pub fn assert_future<F: Future + Send>(_: &F) {}
+impl<T> Argument<T> {
+    /// What it needs to have been given.
+    pub fn need(&self) -> Option<NeedOf> {
+        (self.need)()
+    }
+
+    /// Its value in one run.
+    ///
+    /// # Errors
+    /// When something that it needs was not given.
+    pub fn take(&self, parts: &RunParts) -> Result<T, BoxError> {
+        (self.take)(parts)
+    }
+}
+
+impl<T> std::fmt::Debug for Argument<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Argument").finish_non_exhaustive()
+    }
+}
+
+/// What a handler returned, as a result.
+///
+/// # Errors
+/// When the handler returned one.
+pub fn outcome<T: Outcome>(returned: T) -> HandlerResult {
+    returned.into_result()
+}
+
+/// A run's future, and what its output comes to.
+pub fn run<F>(future: F, outcome: fn(F::Output) -> HandlerResult) -> HandlerFuture
+where
+    F: Future + Send + 'static,
+{
+    Box::pin(async move { outcome(future.await) })
+}
+
+/// A job's handler: what its arguments need, and how to begin a run.
+pub fn handler<const N: usize>(
+    needs: [Option<NeedOf>; N],
+    begin: impl Fn(&RunParts) -> Result<HandlerFuture, BoxError> + Send + Sync + 'static,
+) -> BoxHandler {
+    let begin = move |parts: &RunParts| begin(parts).unwrap_or_else(|missing| Box::pin(async move { Err(missing) }));
+    BoxHandler::from_parts(needs.into_iter().flatten(), begin)
+}
+
+/// A job's own value.
+pub fn data<T: Clone + Send + Sync + 'static>(value: T) -> DataValue {
+    DataValue::new(value)
+}
+
+/// The scheduler of a program whose backend finds its store by itself.
+///
+/// # Errors
+/// When the environment names no such store.
+pub fn begin<B: FromEnv>() -> Result<SchedulerBuilder<B>, Error> {
+    Ok(begin_on(B::from_env()?))
+}
+
+/// The scheduler of a program on `backend`.
+pub fn begin_on<B: AnyStrength>(backend: B) -> SchedulerBuilder<B> {
+    Scheduler::builder(backend).registered()
+}

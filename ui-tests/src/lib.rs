@@ -1,1 +1,1 @@
-//! ui-tests
+//! Programs that must not compile, with the message that their author gets, and programs that must.

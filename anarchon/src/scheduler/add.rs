@@ -12,7 +12,7 @@ use crate::duration::IntoDuration;
 use crate::error::{Error, Result};
 use crate::extract::{BoxHandler, DataValue};
 use crate::job::{Job, JobOptions, JobSpec, ScheduleSpec};
-use crate::option::{Overlap, Supports, marker};
+use crate::option::{On, Overlap, Supports, SupportsHistoryTtl, marker};
 use crate::slot::Place;
 
 /// The kinds of schedule, as types: some options go with some kinds only.
@@ -40,7 +40,9 @@ pub mod kind {
         label = "not available on a job that runs once"
     )]
     pub trait Repeats: sealed::Sealed {}
+    #[diagnostic::do_not_recommend]
     impl Repeats for Every {}
+    #[diagnostic::do_not_recommend]
     impl Repeats for Cron {}
 
     /// A schedule that is read in a time zone.
@@ -49,7 +51,9 @@ pub mod kind {
         label = "not available on an interval; use `offset`"
     )]
     pub trait Zoned: sealed::Sealed {}
+    #[diagnostic::do_not_recommend]
     impl Zoned for Cron {}
+    #[diagnostic::do_not_recommend]
     impl Zoned for At {}
 }
 
@@ -68,6 +72,8 @@ impl<B, K> fmt::Debug for JobBuilder<'_, B, K> {
         f.debug_struct("JobBuilder").field("name", &self.spec.name).finish_non_exhaustive()
     }
 }
+
+impl<B, K> On<B> for JobBuilder<'_, B, K> {}
 
 impl<'s, B, K> JobBuilder<'s, B, K> {
     #[track_caller]
@@ -119,18 +125,20 @@ impl<'s, B, K> JobBuilder<'s, B, K> {
     }
 
     /// How long history is kept. Default: as long as `history_size` allows.
-    pub fn history_ttl(mut self, ttl: impl IntoDuration) -> Self
+    pub fn history_ttl<T>(mut self, ttl: impl IntoDuration) -> Self
     where
-        B: Supports<marker::history_ttl>,
+        Self: On<T>,
+        T: SupportsHistoryTtl,
     {
         self.spec.options.history_ttl = self.duration("history_ttl", ttl);
         self
     }
 
     /// What happens to a slot that falls due while another run of the job is live. Default: it is skipped.
-    pub fn overlap(mut self, overlap: Overlap) -> Self
+    pub fn overlap<T>(mut self, overlap: Overlap) -> Self
     where
-        B: Supports<marker::overlap>,
+        Self: On<T>,
+        T: Supports<marker::overlap>,
         K: kind::Repeats,
     {
         self.spec.options.overlap = Some(overlap);
@@ -138,9 +146,10 @@ impl<'s, B, K> JobBuilder<'s, B, K> {
     }
 
     /// How many started attempts of a run may end lost, failed or timed out. Default: 3.
-    pub fn max_attempts(mut self, attempts: u32) -> Self
+    pub fn max_attempts<T>(mut self, attempts: u32) -> Self
     where
-        B: Supports<marker::max_attempts>,
+        Self: On<T>,
+        T: Supports<marker::max_attempts>,
     {
         self.spec.options.max_attempts = Some(attempts);
         self
@@ -148,9 +157,10 @@ impl<'s, B, K> JobBuilder<'s, B, K> {
 
     /// The wait before a failed or timed-out attempt is started again, on any instance; it doubles with each failure,
     /// to at most 10 min. Default: it is not started again.
-    pub fn retry_failed(mut self, wait: impl IntoDuration) -> Self
+    pub fn retry_failed<T>(mut self, wait: impl IntoDuration) -> Self
     where
-        B: Supports<marker::retry_failed>,
+        Self: On<T>,
+        T: Supports<marker::retry_failed>,
     {
         self.spec.options.retry_failed = self.duration("retry_failed", wait);
         self
@@ -158,9 +168,10 @@ impl<'s, B, K> JobBuilder<'s, B, K> {
 
     /// How old a missed slot may be to be made up for; only ever the latest one. Zero turns it off. Default: 10 min, at
     /// most half the gap to the next slot.
-    pub fn catch_up(mut self, within: impl IntoDuration) -> Self
+    pub fn catch_up<T>(mut self, within: impl IntoDuration) -> Self
     where
-        B: Supports<marker::catch_up>,
+        Self: On<T>,
+        T: Supports<marker::catch_up>,
     {
         self.spec.options.catch_up = self.duration("catch_up", within);
         self
@@ -168,9 +179,10 @@ impl<'s, B, K> JobBuilder<'s, B, K> {
 
     /// How long after its lease ended a run may still be taken over. Default: the largest of 1 h, `max_late` and
     /// `catch_up`.
-    pub fn takeover_within(mut self, within: impl IntoDuration) -> Self
+    pub fn takeover_within<T>(mut self, within: impl IntoDuration) -> Self
     where
-        B: Supports<marker::takeover_within>,
+        Self: On<T>,
+        T: Supports<marker::takeover_within>,
     {
         self.spec.options.takeover_within = self.duration("takeover_within", within);
         self

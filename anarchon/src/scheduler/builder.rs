@@ -15,7 +15,7 @@ use crate::duration::IntoDuration;
 use crate::error::{Error, Result};
 use crate::extract::StateMap;
 use crate::job::{Job, JobDefaults, JobSpec};
-use crate::option::{Supports, marker};
+use crate::option::{On, Supports, SupportsHistoryTtl, SupportsLease, marker};
 use crate::registry;
 use crate::slot::InstanceId;
 
@@ -76,6 +76,8 @@ impl<B: AnyStrength> SchedulerBuilder<B> {
     }
 }
 
+impl<B> On<B> for SchedulerBuilder<B> {}
+
 impl<B> SchedulerBuilder<B> {
     /// Gives a value to all handlers that take a `State<T>` of its type; a second value of one type replaces the first.
     pub fn state<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
@@ -124,36 +126,40 @@ impl<B> SchedulerBuilder<B> {
     }
 
     /// How long history is kept, for jobs that do not say. Default: as long as `history_size` allows.
-    pub fn history_ttl(mut self, ttl: impl IntoDuration) -> Self
+    pub fn history_ttl<T>(mut self, ttl: impl IntoDuration) -> Self
     where
-        B: Supports<marker::history_ttl>,
+        Self: On<T>,
+        T: SupportsHistoryTtl,
     {
         self.defaults.history_ttl = self.duration("history_ttl", ttl);
         self
     }
 
     /// How long a runner is believed to be alive after its last heartbeat: at least 1 s. Default: 15 s.
-    pub fn lease(mut self, lease: impl IntoDuration) -> Self
+    pub fn lease<T>(mut self, lease: impl IntoDuration) -> Self
     where
-        B: Supports<marker::lease>,
+        Self: On<T>,
+        T: SupportsLease,
     {
         self.settings.lease = self.duration("lease", lease).unwrap_or(self.settings.lease);
         self
     }
 
     /// How often a runner renews its leases: at most a third of `lease`. Default: a third.
-    pub fn heartbeat(mut self, heartbeat: impl IntoDuration) -> Self
+    pub fn heartbeat<T>(mut self, heartbeat: impl IntoDuration) -> Self
     where
-        B: Supports<marker::heartbeat>,
+        Self: On<T>,
+        T: Supports<marker::heartbeat>,
     {
         self.settings.heartbeat = self.duration("heartbeat", heartbeat);
         self
     }
 
     /// How often a backup looks after the runs it watches. Default: 2 s.
-    pub fn watch(mut self, watch: impl IntoDuration) -> Self
+    pub fn watch<T>(mut self, watch: impl IntoDuration) -> Self
     where
-        B: Supports<marker::watch>,
+        Self: On<T>,
+        T: Supports<marker::watch>,
     {
         self.settings.watch = self.duration("watch", watch).unwrap_or(self.settings.watch);
         self

@@ -11,7 +11,11 @@ use crate::error::{BoxError, Error};
 pub type MainError = BoxError;
 
 /// A backend that finds its store by itself: by the environment, or a default.
-pub trait FromEnv: Sized {
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot find its store by itself",
+    label = "implement `FromEnv` for it, or give a value: `backend: {Self} = …`"
+)]
+pub trait FromEnv: AnyStrength + Sized {
     /// The backend for this environment. Nothing connects yet.
     ///
     /// # Errors
@@ -19,12 +23,14 @@ pub trait FromEnv: Sized {
     fn from_env() -> Result<Self, Error>;
 }
 
+#[diagnostic::do_not_recommend]
 impl FromEnv for MemoryBackend {
     fn from_env() -> Result<Self, Error> {
         Ok(Self::new())
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl FromEnv for ClaimOnlyMemoryBackend {
     fn from_env() -> Result<Self, Error> {
         Ok(Self::new())
@@ -32,6 +38,7 @@ impl FromEnv for ClaimOnlyMemoryBackend {
 }
 
 /// The store that `ANARCHON_STORE` names, or `./anarchon.db`.
+#[diagnostic::do_not_recommend]
 impl FromEnv for AnyBackend {
     fn from_env() -> Result<Self, Error> {
         match std::env::var("ANARCHON_STORE") {
@@ -69,7 +76,6 @@ fn notice(line: &str) {
 /// at once.
 pub fn run_main<B, F>(build: F) -> ExitCode
 where
-    B: AnyStrength,
     F: Future<Output = Result<SchedulerBuilder<B>, MainError>>,
 {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {

@@ -1,0 +1,6 @@
+anarchon::backend!(anarchon::ClaimOnlyMemoryBackend);
+
+#[anarchon::job(every = "1h", overlap = "skip")]
+async fn notify() {}
+
+fn main() {}

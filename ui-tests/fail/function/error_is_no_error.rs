@@ -1,0 +1,8 @@
+struct Failure;
+
+#[anarchon::job(every = "1h")]
+async fn notify() -> Result<(), Failure> {
+    Err(Failure)
+}
+
+fn main() {}

@@ -1,0 +1,4 @@
+#[anarchon::job(every = "1h")]
+struct Notify;
+
+fn main() {}

@@ -1,0 +1,4 @@
+#[anarchon::job(every = "1h")]
+async unsafe fn notify() {}
+
+fn main() {}

@@ -1,0 +1,3 @@
+fn main() {
+    anarchon::backend!(anarchon::MemoryBackend);
+}

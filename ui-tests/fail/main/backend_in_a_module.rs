@@ -1,0 +1,5 @@
+mod jobs {
+    anarchon::backend!(anarchon::MemoryBackend);
+}
+
+fn main() {}

@@ -1,0 +1,7 @@
+anarchon::backend!(anarchon::MemoryBackend);
+
+mod jobs {
+    anarchon::backend!(anarchon::MemoryBackend);
+}
+
+fn main() {}

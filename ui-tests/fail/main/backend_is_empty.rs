@@ -1,0 +1,3 @@
+anarchon::backend!();
+
+fn main() {}

@@ -1,0 +1,4 @@
+anarchon::main! {
+    lease: "15s",
+    lease: "20s",
+}

@@ -1,0 +1,4 @@
+anarchon::main! {
+    backend: anarchon::ClaimOnlyMemoryBackend,
+    heartbeat: "5s",
+}

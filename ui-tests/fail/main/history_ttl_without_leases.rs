@@ -1,0 +1,4 @@
+anarchon::main! {
+    backend: anarchon::ClaimOnlyMemoryBackend,
+    history_ttl: "30d",
+}

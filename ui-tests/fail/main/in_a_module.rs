@@ -1,0 +1,5 @@
+mod program {
+    anarchon::main!(anarchon::MemoryBackend);
+}
+
+fn main() {}

@@ -1,0 +1,1 @@
+anarchon::main!(String);

@@ -1,0 +1,4 @@
+anarchon::main! {
+    backend: anarchon::MemoryBackend,
+    lease: 15,
+}

@@ -1,0 +1,2 @@
+anarchon::backend!(anarchon::MemoryBackend);
+anarchon::main!(anarchon::MemoryBackend);

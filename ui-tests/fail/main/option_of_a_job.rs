@@ -1,0 +1,4 @@
+anarchon::main! {
+    backend: anarchon::MemoryBackend,
+    overlap: "skip",
+}

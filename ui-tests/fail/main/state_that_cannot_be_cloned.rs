@@ -1,0 +1,6 @@
+struct Pool;
+
+anarchon::main! {
+    backend: anarchon::MemoryBackend,
+    state: Pool,
+}

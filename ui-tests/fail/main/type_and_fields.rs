@@ -1,0 +1,1 @@
+anarchon::main!(anarchon::MemoryBackend, lease: "15s");

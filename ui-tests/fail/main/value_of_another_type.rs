@@ -1,0 +1,3 @@
+anarchon::main! {
+    backend: anarchon::MemoryBackend = anarchon::ClaimOnlyMemoryBackend::new(),
+}

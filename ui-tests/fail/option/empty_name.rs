@@ -1,0 +1,4 @@
+#[anarchon::job(every = "1h", name = "")]
+async fn notify() {}
+
+fn main() {}

@@ -1,0 +1,4 @@
+#[anarchon::job(every = "1h", lease = "15s")]
+async fn notify() {}
+
+fn main() {}

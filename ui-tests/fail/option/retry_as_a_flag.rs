@@ -1,0 +1,4 @@
+#[anarchon::job(every = "1h", retry_failed = true)]
+async fn notify() {}
+
+fn main() {}

@@ -1,0 +1,4 @@
+#[anarchon::job(every = "1h", colour = "red")]
+async fn notify() {}
+
+fn main() {}

@@ -1,0 +1,4 @@
+#[anarchon::job(at = "tomorrow")]
+async fn notify() {}
+
+fn main() {}

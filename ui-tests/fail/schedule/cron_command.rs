@@ -1,0 +1,4 @@
+#[anarchon::job(cron = "* * * * * /bin/true")]
+async fn notify() {}
+
+fn main() {}

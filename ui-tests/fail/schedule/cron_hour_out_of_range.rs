@@ -1,0 +1,4 @@
+#[anarchon::job(cron = "0 25 * * *")]
+async fn notify() {}
+
+fn main() {}

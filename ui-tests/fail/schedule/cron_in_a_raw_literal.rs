@@ -1,0 +1,4 @@
+#[anarchon::job(cron = r#"*/61 * * * *"#)]
+async fn notify() {}
+
+fn main() {}

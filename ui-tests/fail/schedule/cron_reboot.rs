@@ -1,0 +1,4 @@
+#[anarchon::job(cron = "@reboot")]
+async fn notify() {}
+
+fn main() {}

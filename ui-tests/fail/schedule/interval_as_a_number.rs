@@ -1,0 +1,4 @@
+#[anarchon::job(every = 10)]
+async fn notify() {}
+
+fn main() {}

@@ -1,0 +1,4 @@
+#[anarchon::job(every = "30m1h")]
+async fn notify() {}
+
+fn main() {}

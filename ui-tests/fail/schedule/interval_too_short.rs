@@ -1,0 +1,4 @@
+#[anarchon::job(every = "50ms")]
+async fn notify() {}
+
+fn main() {}

@@ -1,0 +1,4 @@
+#[anarchon::job(every = "10x")]
+async fn notify() {}
+
+fn main() {}

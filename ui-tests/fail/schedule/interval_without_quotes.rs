@@ -1,0 +1,4 @@
+#[anarchon::job(every = 1h30m)]
+async fn notify() {}
+
+fn main() {}

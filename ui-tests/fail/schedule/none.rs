@@ -1,0 +1,4 @@
+#[anarchon::job]
+async fn notify() {}
+
+fn main() {}

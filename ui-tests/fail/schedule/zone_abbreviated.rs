@@ -1,0 +1,4 @@
+#[anarchon::job(cron = "0 8 * * *", timezone = "PST")]
+async fn notify() {}
+
+fn main() {}

@@ -1,0 +1,4 @@
+#[anarchon::job(cron = "0 8 * * *", timezone = "+02:00")]
+async fn notify() {}
+
+fn main() {}
