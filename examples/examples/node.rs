@@ -14,9 +14,7 @@ use anarchon::{
     AnyBackend, AnyClaimBackend, ClaimOnlyMemoryBackend, Context, Data, Dialect, Event, JobBuilder, Overlap, Scheduler,
     SchedulerBuilder, State, kind,
 };
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use tokio::signal::unix::{SignalKind, signal};
 
 const HELP: &str = "\
 One instance that runs the jobs of a file, and logs what happens as JSON lines.
@@ -124,8 +122,7 @@ fn run(args: Args) -> Fallible<()> {
 
 async fn serve<B: NodeBackend>(backend: B, args: &Args, jobs: Vec<JobTable>, log: &Log) -> Fallible<()> {
     let text = |error: anarchon::Error| describe(&error);
-    let mut terminate = signal(SignalKind::terminate()).map_err(|e| format!("no signals: {e}"))?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(|e| format!("no signals: {e}"))?;
+    let mut signals = os::Signals::new().map_err(|e| format!("no signals: {e}"))?;
 
     let builder = Scheduler::builder(backend).instance_id(&args.instance).state(log.clone());
     let builder = match &args.stop_grace {
@@ -147,10 +144,7 @@ async fn serve<B: NodeBackend>(backend: B, args: &Args, jobs: Vec<JobTable>, log
 
     log.process("ready");
     println!("ready");
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    signals.next().await;
     log.process("stopping");
     let stopped = scheduler.stop().await.map_err(text);
     drop(scheduler);
@@ -548,8 +542,7 @@ impl Log {
     }
 
     fn line<'a>(&'a self, event: &'a str) -> Line<'a> {
-        let monotonic = clock_gettime(ClockId::Monotonic);
-        let wall = clock_gettime(ClockId::Realtime);
+        let wall = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
         Line {
             event,
             job: None,
@@ -561,8 +554,8 @@ impl Log {
             how: None,
             instance: &self.instance,
             pid: std::process::id(),
-            mono_ns: u64::try_from(monotonic.tv_sec * 1_000_000_000 + monotonic.tv_nsec).unwrap_or_default(),
-            wall_ms: wall.tv_sec * 1000 + wall.tv_nsec / 1_000_000,
+            mono_ns: os::monotonic_ns(),
+            wall_ms: i64::try_from(wall.as_millis()).unwrap_or_default(),
         }
     }
 
@@ -656,6 +649,62 @@ fn log_events<B>(scheduler: &Scheduler<B>, log: Log) -> Fallible<std::thread::Jo
         }
     });
     spawned.map_err(|e| format!("no thread: {e}"))
+}
+
+/// What is not the same on every system.
+#[cfg(unix)]
+mod os {
+    use rustix::time::{ClockId, clock_gettime};
+    use tokio::signal::unix::{Signal, SignalKind, signal};
+
+    pub(super) fn monotonic_ns() -> u64 {
+        let time = clock_gettime(ClockId::Monotonic);
+        u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or_default()
+    }
+
+    pub(super) struct Signals {
+        terminate: Signal,
+        interrupt: Signal,
+    }
+
+    impl Signals {
+        pub(super) fn new() -> std::io::Result<Self> {
+            Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        }
+
+        pub(super) async fn next(&mut self) {
+            tokio::select! {
+                _ = self.terminate.recv() => {}
+                _ = self.interrupt.recv() => {}
+            }
+        }
+    }
+}
+
+/// What is not the same on every system. Here the clock begins with the process, and only Ctrl-C stops it.
+#[cfg(not(unix))]
+mod os {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+
+    pub(super) fn monotonic_ns() -> u64 {
+        static BEGAN: OnceLock<Instant> = OnceLock::new();
+        u64::try_from(BEGAN.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or_default()
+    }
+
+    pub(super) struct Signals;
+
+    impl Signals {
+        pub(super) fn new() -> std::io::Result<Self> {
+            Ok(Self)
+        }
+
+        pub(super) async fn next(&mut self) {
+            if tokio::signal::ctrl_c().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
 }
 
 // The command line.
