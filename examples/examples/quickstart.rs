@@ -314,7 +314,7 @@ async fn history(file: &str) -> Fallible<()> {
                 attempt.status.map_or("unknown", |status| status.as_str()),
             ),
             Record::Skipped(skip) => {
-                println!("  {}  -        -         -            skipped: {}", clock(skip.last), skip.reason)
+                println!("  {}  -        -         -            skipped: {}", clock(skip.last), skip.reason);
             }
             _ => {}
         }

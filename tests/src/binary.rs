@@ -1,20 +1,23 @@
-//! Where the `node` program is.
+//! Where the programs are that tests start.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::Mutex;
 
-/// The `node` example: the file that `ANARCHON_NODE` names, or else built now by cargo, with the profile of this test.
+/// An example of this workspace: in the directory that `ANARCHON_EXAMPLES` names, or else built now by cargo, with the
+/// profile of this test.
 ///
 /// # Panics
 /// When it cannot be built.
 #[must_use]
-pub fn node_binary() -> &'static Path {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| match std::env::var_os("ANARCHON_NODE") {
-        Some(path) => path.into(),
-        None => build("node"),
-    })
+pub fn example(name: &str) -> PathBuf {
+    static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    if let Some(directory) = std::env::var_os("ANARCHON_EXAMPLES") {
+        return Path::new(&directory).join(name);
+    }
+    let mut built = BUILT.lock().expect("no build has failed before");
+    built.entry(name.to_owned()).or_insert_with(|| build(name)).clone()
 }
 
 fn build(example: &str) -> PathBuf {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::binary::node_binary;
+use crate::binary::example;
 use crate::check::{self, Attempt};
 use crate::client::Client;
 use crate::log::{Line, LogReader};
@@ -69,7 +69,7 @@ impl Lab {
         let file = self.directory.path().join(format!("{number}-{name}.toml"));
         std::fs::write(&file, jobs).expect("a file of jobs");
         let places = Places {
-            binary: node_binary(),
+            binary: &example("node"),
             store: &self.url(),
             jobs: &file,
             log: &self.log_path(),

@@ -15,7 +15,7 @@ mod log;
 mod node;
 mod store;
 
-pub use binary::node_binary;
+pub use binary::example;
 pub use client::Client;
 pub use lab::{LONG, Lab};
 pub use log::{Line, monotonic_ns, wall_ms};

@@ -24,9 +24,7 @@ fn a_rolling_deploy_loses_no_slot_and_runs_none_twice() {
     nodes.iter_mut().for_each(tests::Node::stop);
     let attempts = lab.attempts();
     never_two_at_once(&attempts);
-    each_once(&attempts, "tick", &owed.clone());
-    // A run that was handed over is one slot with two attempts, which `each_once` would have told.
-    assert!(attempts.len() >= owed.len());
+    each_once(&attempts, "tick", &owed);
 }
 
 #[test]

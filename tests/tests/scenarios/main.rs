@@ -2,6 +2,7 @@
 //! show that each slot was run as often as it should be, and never twice at once.
 
 #![cfg(unix)]
+#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 mod blocking;
 mod catch_up;
@@ -14,6 +15,7 @@ mod once;
 mod outage;
 mod overlap;
 mod pause;
+mod quickstart;
 mod stop;
 mod ticks;
 
