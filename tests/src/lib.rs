@@ -1,1 +1,23 @@
-//! tests
+//! What tests with real processes are made of: a [`Lab`] with a store and the processes of the `node` example on it,
+//! the log they write, and checks of what must hold in every log.
+//!
+//! Everything here panics where something goes wrong, since it is for tests only; a lab that is dropped by a panic
+//! prints its log.
+
+#![cfg(unix)]
+#![allow(clippy::expect_used, reason = "this crate serves tests, where a panic is how a failure is told")]
+
+mod binary;
+pub mod check;
+mod client;
+mod lab;
+mod log;
+mod node;
+mod store;
+
+pub use binary::example;
+pub use client::Client;
+pub use lab::{LONG, Lab};
+pub use log::{Line, monotonic_ns, wall_ms};
+pub use node::{Death, Node, NodeOptions};
+pub use store::{Server, Store};

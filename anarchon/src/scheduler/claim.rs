@@ -38,12 +38,9 @@ pub(super) struct Due {
     pub(super) previous: Option<Slot>,
 }
 
-/// Due jobs that wait together: out their jitter, and for a sign that the user's runtime is alive.
+/// Due jobs that wait together: out their jitter, then for a sign that the user's runtime is alive.
 pub(super) struct Group {
-    tick: u64,
     due: Vec<Due>,
-    waited: bool,
-    probed: bool,
 }
 
 /// One claim from its first sending to its end.
@@ -150,11 +147,6 @@ impl Engine {
         if due.is_empty() {
             return;
         }
-        let tick = self.id();
-        let inputs = self.inputs.clone();
-        self.handlers.spawn(async move {
-            let _ = inputs.send(Input::Probe(tick));
-        });
         self.random.shuffle(&mut due);
         due.sort_by_key(|due| due.jitter);
         let mut rest = due.as_slice();
@@ -165,34 +157,25 @@ impl Engine {
             for due in same.chunks(same.len().div_ceil(groups)) {
                 let id = self.id();
                 let wait = self.random.wait(jitter);
-                self.groups.insert(id, Group { tick, due: due.to_vec(), waited: false, probed: false });
+                self.groups.insert(id, Group { due: due.to_vec() });
                 self.timers.set(now.boot + wait, Timer::Group(id));
             }
             rest = others;
         }
     }
 
-    pub(super) fn group_waited(&mut self, id: u64) {
-        if let Some(group) = self.groups.get_mut(&id) {
-            group.waited = true;
-            self.group_ready(id);
-        }
+    /// Asks the user's runtime for a sign of life, only now: a handler that was started while the group waited may
+    /// have blocked it.
+    pub(super) fn group_waited(&self, id: u64) {
+        let inputs = self.inputs.clone();
+        self.handlers.spawn(async move {
+            let _ = inputs.send(Input::Probe(id));
+        });
     }
 
     /// The user's runtime is alive: an instance that could not start a run must not win it.
-    pub(super) fn probed(&mut self, tick: u64) {
-        let mut ids: Vec<u64> = self.groups.iter().filter(|(_, g)| g.tick == tick).map(|(id, _)| *id).collect();
-        ids.sort_unstable();
-        for id in ids {
-            if let Some(group) = self.groups.get_mut(&id) {
-                group.probed = true;
-            }
-            self.group_ready(id);
-        }
-    }
-
-    fn group_ready(&mut self, id: u64) {
-        if !self.groups.get(&id).is_some_and(|group| group.waited && group.probed) || self.stopping.is_some() {
+    pub(super) fn probed(&mut self, id: u64) {
+        if self.stopping.is_some() {
             return;
         }
         let Some(group) = self.groups.remove(&id) else { return };

@@ -48,7 +48,7 @@ pub(super) const REGISTER_AT_ONCE: usize = 500;
 /// What reaches the engine from other threads.
 pub(super) enum Input {
     Command(Command),
-    /// The user's runtime has run a task for this tick.
+    /// The user's runtime has run a task for this group of due jobs.
     Probe(u64),
     /// A handler has ended, and all its blocking work.
     Ended(u64, Ended),
@@ -374,7 +374,7 @@ impl Engine {
     pub(super) fn input(&mut self, input: Input) {
         match input {
             Input::Command(command) => self.command(command),
-            Input::Probe(tick) => self.probed(tick),
+            Input::Probe(group) => self.probed(group),
             Input::Ended(run, ended) => {
                 let now = self.now();
                 self.handler_ended(run, ended, now);

@@ -1,0 +1,49 @@
+//! Slots that fall due while every process is down.
+
+use tests::check::no_attempt_twice;
+use tests::{Lab, NodeOptions};
+
+use super::{hourly, in_good_time};
+
+/// A process makes the job known and stops before its slot; when that is over, three others start. Returns the starts
+/// of the job within a while after that.
+fn all_down_when_due(lab: &Lab, more: &str) -> (i64, Vec<tests::Line>) {
+    let options = NodeOptions::default();
+    let (jobs, slot) = hourly("nightly", 2500, "none", more);
+    lab.start("before", &jobs, &options).stop();
+    in_good_time(slot);
+    lab.wait_until_ms(slot + 1200);
+    let mut nodes = lab.start_all(["a", "b", "c"], &jobs, &options);
+    lab.wait_until_ms(tests::wall_ms() + 2000);
+    nodes.iter_mut().for_each(tests::Node::stop);
+    no_attempt_twice(&lab.attempts());
+    (slot, lab.lines().into_iter().filter(|line| line.is("start", "nightly")).collect())
+}
+
+#[test]
+fn a_slot_that_was_due_while_all_were_down_is_caught_up_with_once() {
+    let lab = Lab::sqlite();
+    let (slot, starts) = all_down_when_due(&lab, "max_late = \"500ms\"\ncatch_up = \"30m\"");
+    assert_eq!(starts.len(), 1, "{starts:?}");
+    assert_eq!(starts[0].slot, Some(slot));
+    assert_eq!(starts[0].reason.as_deref(), Some("catch-up"));
+}
+
+#[test]
+fn without_catch_up_a_slot_that_was_due_while_all_were_down_is_not_run() {
+    let lab = Lab::sqlite();
+    let (_, starts) = all_down_when_due(&lab, "max_late = \"500ms\"\ncatch_up = \"0s\"");
+    assert!(starts.is_empty(), "{starts:?}");
+    assert!(lab.client().history("nightly").is_empty());
+}
+
+#[test]
+fn a_new_job_does_not_run_for_slots_before_it_was_known() {
+    let lab = Lab::sqlite();
+    // Its last slot was a second ago.
+    let (jobs, _) = hourly("new", -1000, "none", "catch_up = \"30m\"");
+    let mut nodes = lab.start_all(["a", "b"], &jobs, &NodeOptions::default());
+    lab.wait_until_ms(tests::wall_ms() + 1500);
+    nodes.iter_mut().for_each(tests::Node::stop);
+    assert!(lab.attempts().is_empty());
+}

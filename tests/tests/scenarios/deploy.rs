@@ -1,0 +1,69 @@
+//! Deployments: processes are replaced, and two versions run beside each other.
+
+use tests::check::{each_once, grid, never_two_at_once, no_attempt_twice};
+use tests::{Lab, NodeOptions, wall_ms};
+
+use super::every_second;
+
+#[test]
+fn a_rolling_deploy_loses_no_slot_and_runs_none_twice() {
+    let lab = Lab::sqlite();
+    let options = NodeOptions::default();
+    let jobs = every_second("tick", "sleep 50ms", "");
+    let mut nodes = lab.start_all(["a1", "b1", "c1"], &jobs, &options);
+    let from = wall_ms();
+    for (old, name) in nodes.iter_mut().zip(["a2", "b2", "c2"]) {
+        let mut new = lab.start(name, &jobs, &options);
+        old.stop();
+        std::mem::swap(old, &mut new);
+        lab.wait_until_ms(wall_ms() + 1500);
+    }
+    let owed = grid(1000, from, wall_ms());
+    let last = owed.last().copied();
+    lab.wait_line("an end of the last slot", |line| line.is("end", "tick") && line.slot == last);
+    nodes.iter_mut().for_each(tests::Node::stop);
+    let attempts = lab.attempts();
+    never_two_at_once(&attempts);
+    each_once(&attempts, "tick", &owed);
+}
+
+#[test]
+fn two_versions_with_different_intervals_run_the_slots_of_both_and_shared_ones_once() {
+    let lab = Lab::sqlite();
+    let options = NodeOptions::default();
+    let job =
+        |every: &str| format!("[[job]]\nname = \"sync\"\nevery = \"{every}\"\nwork = \"none\"\noverlap = \"allow\"\n");
+    let mut old = lab.start_all(["old1", "old2"], &job("1s"), &options);
+    let mut new = lab.start_all(["new1", "new2"], &job("1500ms"), &options);
+    let from = wall_ms();
+    let mut owed = grid(1000, from, from + 8000);
+    owed.extend(grid(1500, from, from + 8000));
+    owed.sort_unstable();
+    owed.dedup();
+    let last = owed.last().copied();
+    lab.wait_line("a start of the last slot", |line| line.is("start", "sync") && line.slot == last);
+    old.iter_mut().chain(&mut new).for_each(tests::Node::stop);
+    let attempts = lab.attempts();
+    no_attempt_twice(&attempts);
+    each_once(&attempts, "sync", &owed);
+    let warned = lab.wait_line("a warning", |line| line.is("fingerprint-mismatch", "sync"));
+    assert!(warned.instance.starts_with("new"), "{warned:?}");
+}
+
+#[test]
+fn an_instance_that_does_not_know_a_job_leaves_its_runs_alone() {
+    let lab = Lab::sqlite();
+    let options = NodeOptions::default().set("--lease", "1s");
+    let known = every_second("known", "none", "");
+    let both = format!("{known}{}", every_second("new", "sleep 60s", ""));
+    let mut new = lab.start("new", &both, &options);
+    let first = lab.wait_start("new", 1);
+    let _old = lab.start("old", &known, &options);
+    new.kill();
+    lab.wait_until_ms(wall_ms() + 2500);
+    let starts = lab.attempts().into_iter().filter(|attempt| attempt.job() == "new").count();
+    assert_eq!(starts, 1, "somebody took over a job that nobody knows");
+    let _again = lab.start("newer", &both, &options);
+    let second = lab.wait_start("new", 2);
+    assert_eq!(second.slot, first.slot);
+}

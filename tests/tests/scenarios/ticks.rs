@@ -1,0 +1,63 @@
+//! The plain case: nothing goes wrong.
+
+use std::collections::BTreeSet;
+
+use tests::check::{each_once, grid, never_two_at_once};
+use tests::{Lab, Line, NodeOptions, wall_ms};
+
+use super::every_second;
+
+#[test]
+fn three_processes_run_each_of_thirty_slots_once() {
+    let lab = Lab::sqlite();
+    let mut nodes = lab.start_all(["a", "b", "c"], &every_second("tick", "sleep 100ms", ""), &NodeOptions::default());
+    let from = wall_ms();
+    let owed = grid(1000, from, from + 30_000);
+    lab.wait_for("an end of the last slot", |lines| {
+        lines.iter().find(|line| line.is("end", "tick") && line.slot.as_ref() == owed.last()).map(|_| ())
+    });
+    nodes.iter_mut().for_each(tests::Node::stop);
+
+    let attempts = lab.attempts();
+    each_once(&attempts, "tick", &owed);
+    never_two_at_once(&attempts);
+    let winners: BTreeSet<&str> = attempts.iter().map(|attempt| attempt.start.instance.as_str()).collect();
+    assert!(winners.len() > 1, "one instance won every slot: {winners:?}");
+
+    // What the processes say is what the store says.
+    let client = lab.client();
+    let recorded: Vec<i64> = client.history("tick").iter().map(|record| record.slot().ms()).collect();
+    let started: Vec<i64> = attempts.iter().map(tests::check::Attempt::slot).collect();
+    assert_eq!(recorded, started);
+    for record in client.history("tick") {
+        let attempt = record.attempt().expect("nothing was skipped");
+        assert_eq!(attempt.status.map(anarchon::AttemptStatus::as_str), Some("done"), "{attempt:?}");
+    }
+}
+
+#[test]
+fn a_cron_line_with_seconds_and_a_zone_runs_on_all_processes_as_on_one() {
+    let lab = Lab::sqlite();
+    let jobs = "[[job]]\nname = \"even\"\ncron = \"*/2 * * * * *\"\ntimezone = \"Europe/Paris\"\nwork = \"none\"\n";
+    let nodes = lab.start_all(["a", "b"], jobs, &NodeOptions::default());
+    let from = wall_ms();
+    let owed = grid(2000, from, from + 5000);
+    lab.wait_for("a start of the last slot", |lines| {
+        lines.iter().find(|line| line.is("start", "even") && line.slot.as_ref() == owed.last()).map(|_| ())
+    });
+    drop(nodes);
+    each_once(&lab.attempts(), "even", &owed);
+}
+
+#[test]
+fn a_claim_only_store_runs_slots_without_fences() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let lab = Lab::on(tests::Store::new("memory-claims:", None), directory);
+    let options = NodeOptions::bare().set("--stop-grace", "1s");
+    let mut node = lab.start("a", &every_second("tick", "none", ""), &options);
+    let second: Line =
+        lab.wait_for("a second start", |lines| lines.iter().filter(|line| line.is("start", "tick")).nth(1).cloned());
+    assert_eq!(second.fence, None);
+    assert_eq!(second.reason.as_deref(), Some("scheduled"));
+    node.stop();
+}
