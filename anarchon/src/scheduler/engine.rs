@@ -342,7 +342,8 @@ impl Engine {
         if let Some(first) = self.timers.first() {
             wake = wake.min(first);
         }
-        if let Some(first) = self.due.first() {
+        // A stopping instance claims no slots: one that is due would wake it at once, again and again.
+        if let (Some(first), None) = (self.due.first(), &self.stopping) {
             wake = wake.min(self.store_clock.boot_at(first, now));
         }
         self.planned = wake;

@@ -168,3 +168,25 @@ async fn dropping_the_last_handle_stops_in_the_background() {
     assert_eq!(other.attempts("job").await[0].status, Some(AttemptStatus::HandedOver));
     assert_eq!(log.starts().len(), 2);
 }
+
+#[tokio::test]
+async fn a_registration_answered_while_stopping_adds_no_job() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("long", "1h", work(&world, &log, secs(18))).jitter("0s").max_attempts(1).add().await.unwrap();
+    world.advance(secs(3601)).await;
+    a.client.fail_next(Verb::Register, Fault::HoldReply);
+    let scheduler = a.scheduler.clone();
+    let adding = tokio::spawn(async move { scheduler.every("late", "1s", async || {}).add().await });
+    world.advance(ms(10)).await;
+    let scheduler = a.scheduler.clone();
+    let stopping = tokio::spawn(async move { scheduler.stop().await });
+    world.advance(ms(10)).await;
+    a.client.let_go();
+    world.advance(ms(10)).await;
+    assert!(matches!(adding.await.unwrap(), Err(Error::Stopped)));
+    assert!(a.scheduler.jobs().await.unwrap().iter().all(|job| job.name.as_str() != "late"));
+    world.advance(secs(20)).await;
+    stopping.await.unwrap().unwrap();
+    assert_eq!(log.of("end").len(), 1);
+}
