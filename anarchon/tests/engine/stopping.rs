@@ -190,3 +190,11 @@ async fn a_registration_answered_while_stopping_adds_no_job() {
     stopping.await.unwrap().unwrap();
     assert_eq!(log.of("end").len(), 1);
 }
+
+#[tokio::test]
+async fn a_store_that_cannot_be_closed_does_not_hold_stop_back() {
+    let world = World::new();
+    let a = world.instance("a").await;
+    a.client.fail_each(Verb::Close, Some(Fault::Swallow));
+    stop(&world, &a, ms(1100)).await.unwrap();
+}
