@@ -231,7 +231,10 @@ impl Engine {
             let mut ids = Vec::with_capacity(batch.len());
             for id in batch {
                 let Some(claim) = self.claims.all.get(&id) else { continue };
-                let Some(floor) = self.jobs.get(claim.due.job).map(|state| state.floor) else {
+                // While an attempt of this run goes on here, and be it one that lost its lease and blocks its thread,
+                // another must not be won here: the two would run at once. When it ends, the run is watched again.
+                let here = self.local.contains_key(&RunKey::scheduled(claim.job.name.clone(), claim.due.slot));
+                let Some(floor) = self.jobs.get(claim.due.job).map(|state| state.floor).filter(|_| !here) else {
                     self.drop_claim(id, now);
                     continue;
                 };
@@ -267,7 +270,7 @@ impl Engine {
         }
     }
 
-    /// A claim whose job was removed: if a copy may have won, it is returned.
+    /// A claim that is not wanted any more: if a copy may have won, it is returned.
     fn drop_claim(&mut self, id: u64, now: Now) {
         if let Some(claim) = self.claims.all.remove(&id) {
             let key = RunKey::scheduled(claim.job.name.clone(), claim.due.slot);

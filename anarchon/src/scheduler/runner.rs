@@ -83,7 +83,8 @@ impl Engine {
         self.watched.remove(&key);
         let lease_until = sent + self.settings.lease;
         let too_late = self.leases && now.boot + self.settings.margin() * 2 >= lease_until;
-        let unwanted = self.stopping.is_some() || self.jobs.get(claim.due.job).is_none();
+        let here = self.local.contains_key(&key);
+        let unwanted = here || self.stopping.is_some() || self.jobs.get(claim.due.job).is_none();
         if self.leases && (too_late || unwanted) {
             self.return_unstarted(key, claim.token, now);
             return;
