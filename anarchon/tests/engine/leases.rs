@@ -262,3 +262,17 @@ async fn a_run_is_not_won_again_here_while_its_old_handler_still_blocks() {
     assert_eq!(log.starts(), ["a 3600 #1", "a 3600 #2"]);
     assert_eq!(most.load(Ordering::SeqCst), 1);
 }
+
+#[tokio::test]
+async fn heartbeats_of_a_long_outage_do_not_pile_up() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "10h", work(&world, &log, secs(1))).jitter("0s").add().await.unwrap();
+    a.scheduler.run_now("job").await.unwrap();
+    a.client.fail_all(Some(Fault::Fail(BackendErrorKind::Unknown)));
+    world.advance(secs(600)).await;
+    let before = a.client.calls(Verb::Heartbeat);
+    world.advance(secs(60)).await;
+    let beats = a.client.calls(Verb::Heartbeat) - before;
+    assert!(beats <= 60, "{beats} in a minute");
+}
