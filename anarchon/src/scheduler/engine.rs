@@ -364,6 +364,7 @@ impl Engine {
             Timer::StopWait(run) => self.stop_waited(run, now),
             Timer::GiveUp(run) => self.give_up_on(run, now),
             Timer::Finish => self.send_endings(now),
+            Timer::Ending(run) => self.say_last(run, now),
             Timer::Watch => self.watch(now),
             Timer::Takeover => self.take_over(now),
             Timer::Return => self.send_returns(now),

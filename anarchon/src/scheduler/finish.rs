@@ -32,14 +32,10 @@ pub(super) struct Finishing {
 impl Engine {
     /// Lets the store know how a run's handler ended.
     pub(super) fn say_last(&mut self, id: u64, now: Now) {
-        self.say_last_after(id, GATHER, now);
-    }
-
-    fn say_last_after(&mut self, id: u64, wait: Duration, now: Now) {
         self.finishing.waiting.push_back(id);
         if !self.finishing.timer {
             self.finishing.timer = true;
-            self.timers.set(now.boot + wait, Timer::Finish);
+            self.timers.set(now.boot + GATHER, Timer::Finish);
         }
     }
 
@@ -186,7 +182,8 @@ impl Engine {
             return;
         }
         let wait = FIRST_RETRY.saturating_mul(1 << run.tries.min(6)).min(LONGEST_RETRY);
-        self.say_last_after(id, wait, now);
+        // It waits by itself: neither do others wait for it, nor does it go again with the next of them.
+        self.timers.set(now.boot + wait, Timer::Ending(id));
     }
 
     pub(super) fn forget_run(&mut self, id: u64) -> Option<Run> {

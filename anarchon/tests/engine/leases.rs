@@ -276,3 +276,19 @@ async fn heartbeats_of_a_long_outage_do_not_pile_up() {
     let beats = a.client.calls(Verb::Heartbeat) - before;
     assert!(beats <= 60, "{beats} in a minute");
 }
+
+#[tokio::test]
+async fn the_repeated_end_of_one_run_holds_no_other_back() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("bad", "1h", work(&world, &log, ms(0))).jitter("0s").add().await.unwrap();
+    a.scheduler.every("good", "1h", work(&world, &log, ms(2500))).jitter("0s").add().await.unwrap();
+    for _ in 0..5 {
+        a.client.fail_next(Verb::Finish, Fault::Fail(BackendErrorKind::Unknown));
+    }
+    // By now the end of the one waits for more than a second.
+    world.advance(ms(3_602_510)).await;
+    assert_eq!(log.of("end").len(), 2);
+    assert_eq!(a.attempts("good").await[0].status, Some(AttemptStatus::Done));
+    assert_eq!(a.attempts("bad").await[0].status, Some(AttemptStatus::Running));
+}
