@@ -98,6 +98,7 @@ pub(super) struct OwedReturn {
     until: i64,
     /// A lease that it won is over by this time since boot.
     give_up: Duration,
+    since: Duration,
     under_way: bool,
 }
 
@@ -454,7 +455,7 @@ impl Engine {
     pub(super) fn owe_return(&mut self, run: RunKey, token: Token, until: Option<i64>, now: Now) {
         let Some(until) = until.filter(|_| self.leases) else { return };
         let give_up = now.boot + self.settings.call_deadline() + PACKET_LIFE + self.settings.lease;
-        self.owed.insert(token, OwedReturn { run, until, give_up, under_way: false });
+        self.owed.insert(token, OwedReturn { run, until, give_up, since: now.boot, under_way: false });
         self.timers.set(now.boot, Timer::Return);
     }
 
@@ -501,8 +502,13 @@ impl Engine {
             };
             let Some(owed) = self.owed.get_mut(&token) else { continue };
             owed.under_way = false;
-            let released = matches!(&answer, Ok(Timed { value: ReleaseOutcome::Released, .. }));
-            if released || store_ms.is_some_and(|ms| ms > owed.until) || self.stopping.is_some() {
+            let (since, until) = (owed.since, owed.until);
+            let over = match &answer {
+                Ok(Timed { value: ReleaseOutcome::Released, .. }) => true,
+                Ok(_) => store_ms.is_some_and(|ms| ms > until) || self.stopping.is_some(),
+                Err(error) => self.no_time_left(error, since, sent, now),
+            };
+            if over {
                 self.owed.remove(&token);
             } else {
                 self.timers.set(now.boot + Duration::from_millis(250), Timer::Return);

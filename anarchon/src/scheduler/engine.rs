@@ -457,7 +457,7 @@ impl Engine {
         &self,
         call: impl Future<Output = Result<T, BackendError>> + Send + 'static,
     ) -> impl Future<Output = Result<T, BackendError>> + Send + 'static {
-        let deadline = self.settings.call_deadline();
+        let deadline = self.call_time();
         let late = self.clock.sleep_until(self.clock.boot() + deadline);
         let name = Arc::clone(&self.store);
         async move {
@@ -502,6 +502,9 @@ impl Engine {
     }
 
     pub(super) fn store_answered(&mut self, now: Now) {
+        if let Some(stopping) = &mut self.stopping {
+            stopping.silent = false;
+        }
         if let Some(since) = self.trouble.take() {
             let after = now.boot.saturating_sub(since);
             tracing::info!(backend = self.store.name(), ?after, "the store answers again");
@@ -635,7 +638,7 @@ impl Engine {
     }
 }
 
-fn no_answer(backend: &str, deadline: Duration) -> BackendError {
+pub(super) fn no_answer(backend: &str, deadline: Duration) -> BackendError {
     let waited = anarchon_schedule::interval::format(deadline);
     BackendError::new(backend, BackendErrorKind::Unknown, format!("no answer within {waited}"))
 }

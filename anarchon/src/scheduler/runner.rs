@@ -61,6 +61,8 @@ pub(super) struct Run {
     pub(super) lost: bool,
     /// The handler has ended, and this is to be said.
     pub(super) last: Option<Last>,
+    /// When, since boot, it ended.
+    pub(super) ended: Duration,
     /// What is to be said is under way.
     pub(super) saying: bool,
     pub(super) tries: u32,
@@ -158,6 +160,7 @@ impl Engine {
             cancelled: None,
             lost: false,
             last: None,
+            ended: now.boot,
             saying: false,
             tries: 0,
             abandoned: false,
@@ -250,6 +253,7 @@ impl Engine {
         match last {
             Some(last) => {
                 run.last = Some(last);
+                run.ended = now.boot;
                 self.say_last(id, now);
             }
             None => self.lose(id, now),
