@@ -150,6 +150,10 @@ impl Engine {
 
     /// Claims the watched runs whose lease is over.
     pub(super) fn take_over(&mut self, now: Now) {
+        // As with fences, a timer that an earlier one has replaced sets no other.
+        if self.watching.takeover_at.is_none_or(|at| at > now.boot) {
+            return;
+        }
         self.watching.takeover_at = None;
         if self.stopping.is_some() {
             return;

@@ -54,6 +54,9 @@ impl Engine {
         match answer {
             Ok(Timed { value, store_ms }) => {
                 self.store_said(store_ms, sent, now);
+                if self.stopping.is_some() {
+                    return; // dropping the replies says that the scheduler has stopped
+                }
                 let mut ids = Vec::with_capacity(jobs.len());
                 for (adding, registered) in jobs.into_iter().zip(value) {
                     let name = adding.job.name.clone();

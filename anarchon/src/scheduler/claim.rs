@@ -95,6 +95,7 @@ pub(super) struct OwedReturn {
     until: i64,
     /// A lease that it won is over by this time since boot.
     give_up: Duration,
+    since: Duration,
     under_way: bool,
 }
 
@@ -214,7 +215,10 @@ impl Engine {
             let mut ids = Vec::with_capacity(batch.len());
             for id in batch {
                 let Some(claim) = self.claims.all.get(&id) else { continue };
-                let Some(floor) = self.jobs.get(claim.due.job).map(|state| state.floor) else {
+                // While an attempt of this run goes on here, and be it one that lost its lease and blocks its thread,
+                // another must not be won here: the two would run at once. When it ends, the run is watched again.
+                let here = self.local.contains_key(&RunKey::scheduled(claim.job.name.clone(), claim.due.slot));
+                let Some(floor) = self.jobs.get(claim.due.job).map(|state| state.floor).filter(|_| !here) else {
                     self.drop_claim(id, now);
                     continue;
                 };
@@ -250,7 +254,7 @@ impl Engine {
         }
     }
 
-    /// A claim whose job was removed: if a copy may have won, it is returned.
+    /// A claim that is not wanted any more: if a copy may have won, it is returned.
     fn drop_claim(&mut self, id: u64, now: Now) {
         if let Some(claim) = self.claims.all.remove(&id) {
             let key = RunKey::scheduled(claim.job.name.clone(), claim.due.slot);
@@ -434,7 +438,7 @@ impl Engine {
     pub(super) fn owe_return(&mut self, run: RunKey, token: Token, until: Option<i64>, now: Now) {
         let Some(until) = until.filter(|_| self.leases) else { return };
         let give_up = now.boot + self.settings.call_deadline() + PACKET_LIFE + self.settings.lease;
-        self.owed.insert(token, OwedReturn { run, until, give_up, under_way: false });
+        self.owed.insert(token, OwedReturn { run, until, give_up, since: now.boot, under_way: false });
         self.timers.set(now.boot, Timer::Return);
     }
 
@@ -481,8 +485,13 @@ impl Engine {
             };
             let Some(owed) = self.owed.get_mut(&token) else { continue };
             owed.under_way = false;
-            let released = matches!(&answer, Ok(Timed { value: ReleaseOutcome::Released, .. }));
-            if released || store_ms.is_some_and(|ms| ms > owed.until) || self.stopping.is_some() {
+            let (since, until) = (owed.since, owed.until);
+            let over = match &answer {
+                Ok(Timed { value: ReleaseOutcome::Released, .. }) => true,
+                Ok(_) => store_ms.is_some_and(|ms| ms > until) || self.stopping.is_some(),
+                Err(error) => self.no_time_left(error, since, sent, now),
+            };
+            if over {
                 self.owed.remove(&token);
             } else {
                 self.timers.set(now.boot + Duration::from_millis(250), Timer::Return);

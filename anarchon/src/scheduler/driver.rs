@@ -8,9 +8,25 @@ use tokio::sync::mpsc;
 
 use super::engine::{Engine, Input};
 use super::stop::Stopped;
+use crate::backend::DynStore;
+use crate::clock::Clock;
 
 /// Inputs that are taken in before timers are looked at again.
 const INPUTS_AT_ONCE: usize = 256;
+
+/// How long a store may take to close. What it held open ends with the process at the latest.
+const CLOSE: Duration = Duration::from_secs(1);
+
+/// Closes what the store opened, without waiting for one that hangs.
+pub(super) async fn close(clock: &dyn Clock, store: &dyn DynStore) {
+    tokio::select! {
+        biased;
+        () = store.close() => {}
+        () = clock.sleep_until(clock.boot() + CLOSE) => {
+            tracing::warn!(backend = store.name(), "the store could not be closed in time");
+        }
+    }
+}
 
 /// Runs the engine until it has stopped.
 pub(super) async fn drive(mut engine: Engine, mut inputs: mpsc::UnboundedReceiver<Input>) -> Stopped {
@@ -20,7 +36,7 @@ pub(super) async fn drive(mut engine: Engine, mut inputs: mpsc::UnboundedReceive
     loop {
         engine.advance();
         if let Some(stopped) = engine.stopped(engine.now()) {
-            engine.store.close().await;
+            close(&*clock, &*engine.store).await;
             return stopped;
         }
         let next = engine.next_wake();

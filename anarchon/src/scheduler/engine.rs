@@ -228,6 +228,7 @@ pub(super) struct Engine {
     pub(super) manual: BTreeMap<u64, PendingManual>,
     pub(super) to_trim: BTreeSet<JobName>,
     pub(super) beating: bool,
+    pub(super) beating_again: bool,
     pub(super) fence_at: Option<Duration>,
     pub(super) trouble: Option<Duration>,
     pub(super) skew_said: i64,
@@ -287,6 +288,7 @@ impl Engine {
             manual: BTreeMap::new(),
             to_trim: BTreeSet::new(),
             beating: false,
+            beating_again: false,
             fence_at: None,
             trouble: None,
             skew_said: 0,
@@ -342,7 +344,8 @@ impl Engine {
         if let Some(first) = self.timers.first() {
             wake = wake.min(first);
         }
-        if let Some(first) = self.due.first() {
+        // A stopping instance claims no slots: one that is due would wake it at once, again and again.
+        if let (Some(first), None) = (self.due.first(), &self.stopping) {
             wake = wake.min(self.store_clock.boot_at(first, now));
         }
         self.planned = wake;
@@ -361,6 +364,7 @@ impl Engine {
             Timer::StopWait(run) => self.stop_waited(run, now),
             Timer::GiveUp(run) => self.give_up_on(run, now),
             Timer::Finish => self.send_endings(now),
+            Timer::Ending(run) => self.say_last(run, now),
             Timer::Watch => self.watch(now),
             Timer::Takeover => self.take_over(now),
             Timer::Return => self.send_returns(now),
@@ -453,7 +457,7 @@ impl Engine {
         &self,
         call: impl Future<Output = Result<T, BackendError>> + Send + 'static,
     ) -> impl Future<Output = Result<T, BackendError>> + Send + 'static {
-        let deadline = self.settings.call_deadline();
+        let deadline = self.call_time();
         let late = self.clock.sleep_until(self.clock.boot() + deadline);
         let name = Arc::clone(&self.store);
         async move {
@@ -498,6 +502,9 @@ impl Engine {
     }
 
     pub(super) fn store_answered(&mut self, now: Now) {
+        if let Some(stopping) = &mut self.stopping {
+            stopping.silent = false;
+        }
         if let Some(since) = self.trouble.take() {
             let after = now.boot.saturating_sub(since);
             tracing::info!(backend = self.store.name(), ?after, "the store answers again");
@@ -631,7 +638,7 @@ impl Engine {
     }
 }
 
-fn no_answer(backend: &str, deadline: Duration) -> BackendError {
+pub(super) fn no_answer(backend: &str, deadline: Duration) -> BackendError {
     let waited = anarchon_schedule::interval::format(deadline);
     BackendError::new(backend, BackendErrorKind::Unknown, format!("no answer within {waited}"))
 }

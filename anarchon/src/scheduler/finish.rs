@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clocks::Now;
-use super::engine::{Answers, Engine, Reply};
+use super::engine::{Answers, Engine, Reply, no_answer};
 use super::manual::Waiter;
 use super::runner::{Last, Run};
 use super::timer::Timer;
@@ -32,14 +32,10 @@ pub(super) struct Finishing {
 impl Engine {
     /// Lets the store know how a run's handler ended.
     pub(super) fn say_last(&mut self, id: u64, now: Now) {
-        self.say_last_after(id, GATHER, now);
-    }
-
-    fn say_last_after(&mut self, id: u64, wait: Duration, now: Now) {
         self.finishing.waiting.push_back(id);
         if !self.finishing.timer {
             self.finishing.timer = true;
-            self.timers.set(now.boot + wait, Timer::Finish);
+            self.timers.set(now.boot + GATHER, Timer::Finish);
         }
     }
 
@@ -47,6 +43,13 @@ impl Engine {
         self.finishing.timer = false;
         // While a call is under way, more gathers; its answer sends that.
         if self.finishing.under_way > 0 {
+            return;
+        }
+        if self.stopping.as_ref().is_some_and(|stopping| stopping.silent) {
+            let silent = no_answer(self.store.name(), self.settings.call_deadline());
+            for id in std::mem::take(&mut self.finishing.waiting) {
+                self.leave_unsaid(id, &silent, now);
+            }
             return;
         }
         let (mut finishes, mut finished) = (Vec::new(), Vec::new());
@@ -107,7 +110,7 @@ impl Engine {
                         FinishOutcome::Lost => self.lose(id, now),
                     }
                 }
-                Err(error) => self.ending_failed(id, &error, now),
+                Err(error) => self.ending_failed(id, &error, sent, now),
             }
         }
         self.call_ended(now);
@@ -129,7 +132,7 @@ impl Engine {
                         ReleaseOutcome::Lost => self.lose(id, now),
                     }
                 }
-                Err(error) => self.ending_failed(id, &error, now),
+                Err(error) => self.ending_failed(id, &error, sent, now),
             }
         }
         self.call_ended(now);
@@ -170,23 +173,28 @@ impl Engine {
     }
 
     /// Repeats what the store did not take, with the same token.
-    fn ending_failed(&mut self, id: u64, error: &BackendError, now: Now) {
+    fn ending_failed(&mut self, id: u64, error: &BackendError, sent: Duration, now: Now) {
         self.store_failed(error, now);
-        let stopping = self.stopping.is_some();
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.saying = false;
+        let (tries, ended) = (run.tries, run.ended);
         let hopeless =
-            matches!(error.kind(), BackendErrorKind::Refused | BackendErrorKind::Config) && run.tries >= REFUSALS;
-        // A stopping instance has no time: the lease does the rest.
-        if stopping || hopeless {
-            if let Some(run) = self.forget_run(id) {
-                tracing::error!(run = %run.key, %error, "the end of this attempt could not be recorded");
-                Waiter::tell(run.waiter, Err(error.to_shared()));
-            }
+            matches!(error.kind(), BackendErrorKind::Refused | BackendErrorKind::Config) && tries >= REFUSALS;
+        if hopeless || self.no_time_left(error, ended, sent, now) {
+            self.leave_unsaid(id, error, now);
             return;
         }
-        let wait = FIRST_RETRY.saturating_mul(1 << run.tries.min(6)).min(LONGEST_RETRY);
-        self.say_last_after(id, wait, now);
+        let wait = FIRST_RETRY.saturating_mul(1 << tries.min(6)).min(LONGEST_RETRY);
+        // It waits by itself: neither do others wait for it, nor does it go again with the next of them.
+        self.timers.set(now.boot + wait, Timer::Ending(id));
+    }
+
+    /// The store will not learn how this attempt ended; the end of its lease decides.
+    fn leave_unsaid(&mut self, id: u64, error: &BackendError, now: Now) {
+        let Some(run) = self.forget_run(id) else { return };
+        tracing::error!(run = %run.key, %error, "the end of this attempt could not be recorded");
+        Waiter::tell(run.waiter, Err(error.to_shared()));
+        self.watch_run(run.key, self.settings.watch, now);
     }
 
     pub(super) fn forget_run(&mut self, id: u64) -> Option<Run> {

@@ -71,13 +71,16 @@ impl Engine {
     /// A beat that failed at once is tried again at once, as long as that can save the lease.
     fn beat_again(&mut self, failed: Vec<(u64, Token)>, now: Now) {
         let quickly = self.settings.heartbeat() / 4;
-        if !failed.is_empty() {
+        // One such timer at a time: regular beats fail meanwhile too, and each would begin a chain of its own.
+        if !failed.is_empty() && !self.beating_again {
+            self.beating_again = true;
             self.timers.set(now.boot + quickly, Timer::Beat);
         }
     }
 
     /// Between two regular beats: only what the last ones left unrenewed.
     pub(super) fn beat_unrenewed(&mut self, now: Now) {
+        self.beating_again = false;
         let fresh = self.settings.lease - self.settings.heartbeat();
         let unrenewed = self
             .runs
@@ -112,6 +115,10 @@ impl Engine {
 
     /// Cancels what could not be renewed for too long, and drops it before its lease can be over.
     pub(super) fn check_fences(&mut self, now: Now) {
+        // Each earlier time that was set has left a later timer behind; if those set new ones, they would never end.
+        if self.fence_at.is_none_or(|at| at > now.boot) {
+            return;
+        }
         self.fence_at = None;
         let margin = self.settings.margin();
         let mut next: Option<Duration> = None;

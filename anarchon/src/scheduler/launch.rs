@@ -7,7 +7,7 @@ use tokio::runtime::Handle as RuntimeHandle;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use super::clocks::{Now, StoreClock};
-use super::driver::drive;
+use super::driver::{close, drive};
 use super::engine::{Beginning, Command, Engine, Input, REGISTER_AT_ONCE};
 use super::random::Random;
 use super::settings::{Placement, Settings};
@@ -25,6 +25,8 @@ use crate::slot::InstanceId;
 const EVENTS: usize = 4096;
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(30);
+/// How long blocking calls of the store's driver may hold the end of our thread back.
+const SHUT_DOWN: Duration = Duration::from_secs(1);
 /// Readings of the store's clock at start; the one with the shortest round trip counts most.
 const CLOCK_SAMPLES: usize = 3;
 
@@ -96,14 +98,14 @@ pub(super) async fn launch(parts: Parts, placement: Placement) -> Result<Handle>
         stopped,
     };
     let life = async move {
-        let store = Arc::clone(&parts.store);
+        let (store, clock) = (Arc::clone(&parts.store), Arc::clone(&parts.clock));
         match begin(parts, commands, events).await {
             Ok(engine) => {
                 let _ = tell_started.send(Ok(()));
                 drive(engine, inputs).await
             }
             Err(error) => {
-                store.close().await;
+                close(&*clock, &*store).await;
                 let _ = tell_started.send(Err(error));
                 Stopped::default()
             }
@@ -117,8 +119,9 @@ pub(super) async fn launch(parts: Parts, placement: Placement) -> Result<Handle>
                 runtime.map_err(|source| Error::System { what: "the scheduler's runtime cannot start", source })?;
             let spawned = thread.spawn(move || {
                 let ended = runtime.block_on(life);
-                // Only when nothing of ours is alive any more has the scheduler stopped.
-                drop(runtime);
+                // Only when nothing of ours is alive any more has the scheduler stopped. A driver's blocking call, such
+                // as a name look-up without an answer, is not waited for: nothing could end it.
+                runtime.shutdown_timeout(SHUT_DOWN);
                 let _ = tell_stopped.send(Some(ended));
             });
             spawned.map_err(|source| Error::System { what: "the scheduler's thread cannot start", source })?;

@@ -61,6 +61,8 @@ pub(super) struct Run {
     pub(super) lost: bool,
     /// The handler has ended, and this is to be said.
     pub(super) last: Option<Last>,
+    /// When, since boot, it ended.
+    pub(super) ended: Duration,
     /// What is to be said is under way.
     pub(super) saying: bool,
     pub(super) tries: u32,
@@ -83,7 +85,8 @@ impl Engine {
         self.watched.remove(&key);
         let lease_until = sent + self.settings.lease;
         let too_late = self.leases && now.boot + self.settings.margin() * 2 >= lease_until;
-        let unwanted = self.stopping.is_some() || self.jobs.get(claim.due.job).is_none();
+        let here = self.local.contains_key(&key);
+        let unwanted = here || self.stopping.is_some() || self.jobs.get(claim.due.job).is_none();
         if self.leases && (too_late || unwanted) {
             self.return_unstarted(key, claim.token, now);
             return;
@@ -157,6 +160,7 @@ impl Engine {
             cancelled: None,
             lost: false,
             last: None,
+            ended: now.boot,
             saying: false,
             tries: 0,
             abandoned: false,
@@ -249,6 +253,7 @@ impl Engine {
         match last {
             Some(last) => {
                 run.last = Some(last);
+                run.ended = now.boot;
                 self.say_last(id, now);
             }
             None => self.lose(id, now),

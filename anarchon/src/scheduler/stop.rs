@@ -6,6 +6,7 @@ use super::clocks::Now;
 use super::engine::Engine;
 use super::timer::Timer;
 use crate::context::CancelReason;
+use crate::error::{BackendError, BackendErrorKind};
 use crate::slot::JobName;
 
 /// How long a run that must not start twice may still go on.
@@ -13,10 +14,15 @@ const LAST_WAIT: Duration = Duration::from_secs(20);
 /// How long a handler may block its thread after it was dropped before stop() gives up on it.
 const BLOCKED: Duration = Duration::from_secs(30);
 
+/// The part of a call's time that a stopping instance gives a store which has not answered for so long already.
+const LAST_CHANCE: u32 = 20;
+
 /// What is known about a stop under way.
 #[derive(Debug)]
 pub(super) struct Stopping {
     since: Duration,
+    /// The store has let one call's time pass without an answer: it is not waited for any more.
+    pub(super) silent: bool,
     pub(super) blocked: Vec<JobName>,
     pub(super) over: bool,
 }
@@ -30,7 +36,7 @@ impl Engine {
             return;
         }
         tracing::debug!(instance = %self.instance, "stopping");
-        self.stopping = Some(Stopping { since: now.boot, blocked: Vec::new(), over: false });
+        self.stopping = Some(Stopping { since: now.boot, silent: false, blocked: Vec::new(), over: false });
         self.due.clear();
         self.groups.clear();
         self.adding.clear();
@@ -72,6 +78,28 @@ impl Engine {
             stopping.blocked.push(run.key.job.clone());
         }
         self.check_stopped(now);
+    }
+
+    /// How long a store call may take. A stopping instance waits for a store that does not answer for one call's time
+    /// in all, however many calls it makes.
+    pub(super) fn call_time(&self) -> Duration {
+        let full = self.settings.call_deadline();
+        match (&self.stopping, self.trouble) {
+            (Some(stopping), Some(_)) => {
+                (stopping.since + full).saturating_sub(self.clock.boot()).clamp(full / LAST_CHANCE, full)
+            }
+            _ => full,
+        }
+    }
+
+    /// What a stopping instance had to say since `since` was not taken, by a call that was sent at `sent`. Returns
+    /// whether to give it up; the lease does the rest.
+    pub(super) fn no_time_left(&mut self, error: &BackendError, since: Duration, sent: Duration, now: Now) -> bool {
+        let full = self.settings.call_deadline();
+        let Some(stopping) = &mut self.stopping else { return false };
+        let hung = error.kind() == BackendErrorKind::Unknown && now.boot.saturating_sub(sent) >= full / LAST_CHANCE;
+        stopping.silent |= hung && now.boot >= stopping.since + full;
+        stopping.silent || now.boot >= stopping.since.max(since) + full
     }
 
     /// Whether all is said and done.

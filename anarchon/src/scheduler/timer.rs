@@ -64,6 +64,8 @@ pub(super) enum Timer {
     GiveUp(u64),
     /// Send the ends of attempts that have gathered.
     Finish,
+    /// The end of a run is sent again.
+    Ending(u64),
     /// Look after the runs of others.
     Watch,
     /// A lease that is watched may be over.

@@ -5,6 +5,8 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::backend::{Backend, JobLimits, LeaseBackend, Leases, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{
@@ -30,6 +32,7 @@ pub enum Verb {
     History,
     Trim,
     Pause,
+    Close,
 }
 
 /// What becomes of a call.
@@ -44,6 +47,10 @@ pub enum Fault {
     LoseReply,
     /// The store does it, and the call fails.
     FailAfter(BackendErrorKind),
+    /// The store does it, but the answer is kept back until [`FaultyBackend::let_go`].
+    HoldReply,
+    /// The call panics, as a driver with a bug would.
+    Panic,
 }
 
 /// A [`LeaseBackend`] that passes calls on, or fails as told. Clones share the store, but each client made by
@@ -52,12 +59,15 @@ pub enum Fault {
 pub struct FaultyBackend<B> {
     inner: B,
     plan: Arc<Mutex<Plan>>,
+    go: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 struct Plan {
     next: HashMap<Verb, VecDeque<Option<Fault>>>,
     always: Option<Fault>,
+    each: HashMap<Verb, Fault>,
+    refused: Vec<String>,
     calls: HashMap<Verb, u64>,
     sizes: HashMap<Verb, Vec<usize>>,
 }
@@ -65,7 +75,7 @@ struct Plan {
 impl<B: Clone> FaultyBackend<B> {
     /// Puts itself before `inner`.
     pub fn new(inner: B) -> Self {
-        Self { inner, plan: Arc::default() }
+        Self { inner, plan: Arc::default(), go: Arc::default() }
     }
 
     /// Another client of the same store, without faults.
@@ -89,6 +99,25 @@ impl<B: Clone> FaultyBackend<B> {
         self.plan().always = fault;
     }
 
+    /// Every call of `verb` without a plan of its own gets this fault, until it is `None` again.
+    pub fn fail_each(&self, verb: Verb, fault: Option<Fault>) {
+        let mut plan = self.plan();
+        match fault {
+            Some(fault) => plan.each.insert(verb, fault),
+            None => plan.each.remove(&verb),
+        };
+    }
+
+    /// Claims and registrations of this job are refused from now on, those of other jobs in the same call are not.
+    pub fn refuse_job(&self, job: &str) {
+        self.plan().refused.push(job.to_owned());
+    }
+
+    /// Lets all answers through that are kept back now.
+    pub fn let_go(&self) {
+        self.go.notify_waiters();
+    }
+
     /// How many calls of `verb` were made.
     #[must_use]
     pub fn calls(&self, verb: Verb) -> u64 {
@@ -109,8 +138,13 @@ impl<B: Clone> FaultyBackend<B> {
         let mut plan = self.plan();
         *plan.calls.entry(verb).or_default() += 1;
         plan.sizes.entry(verb).or_default().push(size);
-        let always = plan.always;
+        // A client is closed on this side; only a fault of its own can stand in the way.
+        let always = plan.each.get(&verb).copied().or(plan.always.filter(|_| verb != Verb::Close));
         plan.next.get_mut(&verb).and_then(VecDeque::pop_front).unwrap_or(always)
+    }
+
+    fn refuses(&self, job: &JobName) -> bool {
+        self.plan().refused.iter().any(|refused| refused == job.as_str())
     }
 
     async fn call<T>(
@@ -131,6 +165,12 @@ impl<B: Clone> FaultyBackend<B> {
                 let _ = call.await;
                 Err(error(kind))
             }
+            Some(Fault::HoldReply) => {
+                let answer = call.await;
+                self.go.notified().await;
+                answer
+            }
+            Some(Fault::Panic) => panic!("told to panic"),
         }
     }
 
@@ -153,6 +193,12 @@ impl<B: Clone> FaultyBackend<B> {
                 call.await;
                 errors(kind)
             }
+            Some(Fault::HoldReply) => {
+                let answers = call.await;
+                self.go.notified().await;
+                answers
+            }
+            Some(Fault::Panic) => panic!("told to panic"),
         }
     }
 }
@@ -183,6 +229,10 @@ impl<B: LeaseBackend + Clone> Backend for FaultyBackend<B> {
         jobs: &[Registration],
         forget_after: Duration,
     ) -> Result<Timed<Vec<Registered>>, BackendError> {
+        if jobs.iter().any(|registration| self.refuses(&registration.job)) {
+            self.next_fault(Verb::Register, jobs.len());
+            return Err(BackendError::new("faulty", BackendErrorKind::Refused, "told to refuse a job"));
+        }
         self.call(Verb::Register, self.inner.register(jobs, forget_after)).await
     }
     async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {
@@ -201,7 +251,12 @@ impl<B: LeaseBackend + Clone> Backend for FaultyBackend<B> {
         self.call(Verb::Trim, self.inner.trim(jobs)).await
     }
     async fn close(&self) {
-        self.inner.close().await;
+        let _ = self
+            .call(Verb::Close, async {
+                self.inner.close().await;
+                Ok(())
+            })
+            .await;
     }
 }
 
@@ -210,7 +265,14 @@ impl<B: LeaseBackend + Clone> LeaseBackend for FaultyBackend<B> {
         self.call(Verb::Claim, self.inner.claim(claim)).await
     }
     async fn claim_many(&self, claims: &[RunClaim]) -> Vec<Result<Timed<ClaimOutcome>, BackendError>> {
-        self.many(Verb::Claim, claims.len(), self.inner.claim_many(claims)).await
+        let refuse = |claim: &RunClaim| {
+            self.refuses(&claim.job)
+                .then(|| BackendError::new("faulty", BackendErrorKind::Refused, "told to refuse a job"))
+        };
+        let mut refused: Vec<Option<BackendError>> = claims.iter().map(refuse).collect();
+        let good: Vec<RunClaim> = claims.iter().filter(|claim| !self.refuses(&claim.job)).cloned().collect();
+        let mut answers = self.many(Verb::Claim, claims.len(), self.inner.claim_many(&good)).await.into_iter();
+        refused.iter_mut().filter_map(|refused| refused.take().map(Err).or_else(|| answers.next())).collect()
     }
     async fn heartbeat(&self, beat: &Beat) -> Result<Timed<BeatOutcome>, BackendError> {
         self.call(Verb::Heartbeat, self.inner.heartbeat(beat)).await

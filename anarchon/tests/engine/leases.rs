@@ -1,5 +1,8 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use anarchon::testing::{Fault, Verb};
-use anarchon::{AttemptStatus, BackendErrorKind, Event, Reason, Status};
+use anarchon::{AttemptStatus, BackendErrorKind, Context, Event, Reason, Status};
 
 use crate::world::{Instance, Log, World, ms, secs, work};
 
@@ -208,4 +211,84 @@ async fn a_backup_reads_only_while_runs_live_elsewhere() {
     assert!((4..=8).contains(&(during - before)), "one read every 2 s while it runs: {}", during - before);
     world.advance(secs(1000)).await;
     assert_eq!(a.client.calls(Verb::Active) + b.client.calls(Verb::Active), during, "and none after");
+}
+
+#[tokio::test]
+async fn a_run_is_not_won_again_here_while_its_old_handler_still_blocks() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    let running = Arc::new(AtomicU32::new(0));
+    let most = Arc::new(AtomicU32::new(0));
+    let (free, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = Arc::new(std::sync::Mutex::new(blocked));
+    let handler = {
+        let (log, clock, running, most) = (log.clone(), world.clock.clone(), running.clone(), most.clone());
+        move |ctx: Context| {
+            let (log, clock, running, most, blocked) =
+                (log.clone(), clock.clone(), running.clone(), most.clone(), blocked.clone());
+            async move {
+                log.add(&ctx, "start", &clock);
+                let inner = ctx.clone();
+                let work = ctx.spawn_blocking(move || {
+                    let now = running.fetch_add(1, Ordering::SeqCst) + 1;
+                    most.fetch_max(now, Ordering::SeqCst);
+                    if inner.attempt() == 1 {
+                        let _ = blocked.lock().unwrap().recv();
+                    }
+                    running.fetch_sub(1, Ordering::SeqCst);
+                });
+                let _ = work.await;
+            }
+        }
+    };
+    a.scheduler.every("job", "1h", handler.clone()).jitter("0s").add().await.unwrap();
+    world.advance(secs(3601)).await;
+    a.client.fail_all(Some(Fault::Swallow));
+    world.advance(secs(20)).await;
+    a.client.fail_all(None);
+    world.advance(secs(1)).await;
+    assert_eq!(log.starts(), ["a 3600 #1"]);
+    a.scheduler.remove("job").await.unwrap();
+    a.scheduler.every("job", "1h", handler).jitter("0s").add().await.unwrap();
+    world.advance(secs(30)).await;
+    assert_eq!(log.starts(), ["a 3600 #1"], "the first attempt's blocking work still runs here");
+    free.send(()).unwrap();
+    while running.load(Ordering::SeqCst) > 0 {
+        std::thread::yield_now();
+    }
+    for _ in 0..20 {
+        world.advance(ms(500)).await;
+    }
+    assert_eq!(log.starts(), ["a 3600 #1", "a 3600 #2"]);
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn heartbeats_of_a_long_outage_do_not_pile_up() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "10h", work(&world, &log, secs(1))).jitter("0s").add().await.unwrap();
+    a.scheduler.run_now("job").await.unwrap();
+    a.client.fail_all(Some(Fault::Fail(BackendErrorKind::Unknown)));
+    world.advance(secs(600)).await;
+    let before = a.client.calls(Verb::Heartbeat);
+    world.advance(secs(60)).await;
+    let beats = a.client.calls(Verb::Heartbeat) - before;
+    assert!(beats <= 60, "{beats} in a minute");
+}
+
+#[tokio::test]
+async fn the_repeated_end_of_one_run_holds_no_other_back() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("bad", "1h", work(&world, &log, ms(0))).jitter("0s").add().await.unwrap();
+    a.scheduler.every("good", "1h", work(&world, &log, ms(2500))).jitter("0s").add().await.unwrap();
+    for _ in 0..5 {
+        a.client.fail_next(Verb::Finish, Fault::Fail(BackendErrorKind::Unknown));
+    }
+    // By now the end of the one waits for more than a second.
+    world.advance(ms(3_602_510)).await;
+    assert_eq!(log.of("end").len(), 2);
+    assert_eq!(a.attempts("good").await[0].status, Some(AttemptStatus::Done));
+    assert_eq!(a.attempts("bad").await[0].status, Some(AttemptStatus::Running));
 }

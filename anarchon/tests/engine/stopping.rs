@@ -1,5 +1,5 @@
 use anarchon::testing::{Fault, Verb};
-use anarchon::{AttemptStatus, Error, Event, Reason};
+use anarchon::{AttemptStatus, BackendErrorKind, Error, Event, Reason};
 
 use crate::world::{Instance, Log, World, ms, secs, work};
 
@@ -167,4 +167,74 @@ async fn dropping_the_last_handle_stops_in_the_background() {
     world.advance(secs(5)).await;
     assert_eq!(other.attempts("job").await[0].status, Some(AttemptStatus::HandedOver));
     assert_eq!(log.starts().len(), 2);
+}
+
+#[tokio::test]
+async fn a_registration_answered_while_stopping_adds_no_job() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("long", "1h", work(&world, &log, secs(18))).jitter("0s").max_attempts(1).add().await.unwrap();
+    world.advance(secs(3601)).await;
+    a.client.fail_next(Verb::Register, Fault::HoldReply);
+    let scheduler = a.scheduler.clone();
+    let adding = tokio::spawn(async move { scheduler.every("late", "1s", async || {}).add().await });
+    world.advance(ms(10)).await;
+    let scheduler = a.scheduler.clone();
+    let stopping = tokio::spawn(async move { scheduler.stop().await });
+    world.advance(ms(10)).await;
+    a.client.let_go();
+    world.advance(ms(10)).await;
+    assert!(matches!(adding.await.unwrap(), Err(Error::Stopped)));
+    assert!(a.scheduler.jobs().await.unwrap().iter().all(|job| job.name.as_str() != "late"));
+    world.advance(secs(20)).await;
+    stopping.await.unwrap().unwrap();
+    assert_eq!(log.of("end").len(), 1);
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_closed_does_not_hold_stop_back() {
+    let world = World::new();
+    let a = world.instance("a").await;
+    a.client.fail_each(Verb::Close, Some(Fault::Swallow));
+    stop(&world, &a, ms(1100)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_busy_store_does_not_lose_the_end_of_a_run_while_stopping() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    let b = world.instance("b").await;
+    for i in [&a, &b] {
+        i.scheduler.every("job", "1h", work(&world, &log, secs(10))).max_attempts(1).jitter("0s").add().await.unwrap();
+        i.client.fail_next(Verb::Finish, Fault::Fail(BackendErrorKind::Busy));
+        i.client.fail_next(Verb::Finish, Fault::Fail(BackendErrorKind::Unknown));
+    }
+    world.advance(secs(3601)).await;
+    let (runner, other) = if log.of("start")[0].instance == "a" { (&a, &b) } else { (&b, &a) };
+    stop(&world, runner, secs(11)).await.unwrap();
+    assert_eq!(other.attempts("job").await[0].status, Some(AttemptStatus::Done));
+}
+
+#[tokio::test]
+async fn a_silent_store_costs_a_stop_of_many_runs_one_call() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    for job in 0..300 {
+        a.scheduler.every(format!("job {job}"), "1h", work(&world, &log, secs(100))).jitter("0s").add().await.unwrap();
+    }
+    world.advance(secs(3601)).await;
+    assert_eq!(log.starts().len(), 300);
+    a.client.fail_all(Some(Fault::Swallow));
+    stop(&world, &a, ms(5200)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_silent_store_costs_a_stop_with_a_claim_in_flight_one_call() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "1h", work(&world, &log, secs(1))).jitter("0s").add().await.unwrap();
+    world.advance(ms(3_599_900)).await;
+    a.client.fail_all(Some(Fault::Swallow));
+    world.advance(ms(110)).await;
+    stop(&world, &a, ms(5400)).await.unwrap();
 }
