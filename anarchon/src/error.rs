@@ -47,7 +47,7 @@ pub enum Error {
         /// Where the job was declared.
         place: Place,
         /// What is wrong with the text, and where in it.
-        source: ParseError,
+        source: Box<ParseError>,
     },
     /// An option's value is out of its bounds, or does not go with another option of the job.
     #[error("job `{job}` ({place}): `{option}` {reason}")]

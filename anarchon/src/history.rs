@@ -1,5 +1,7 @@
 //! Pure rules of history: its order, and where it is cut.
 
+use std::cmp::Reverse;
+
 use crate::run::Record;
 use crate::slot::Slot;
 
@@ -7,7 +9,7 @@ use crate::slot::Slot;
 /// it share their number, and may share the millisecond of their claims; then, without fences, by claim and attempt.
 #[must_use]
 pub(crate) fn newest(mut records: Vec<Record>, limit: u32) -> Vec<Record> {
-    records.sort_by(|a, b| order(b).cmp(&order(a)));
+    records.sort_by_key(|record| Reverse(order(record)));
     records.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     records
 }

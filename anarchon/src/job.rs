@@ -108,7 +108,7 @@ impl ScheduleSpec {
             option,
             value: value.to_owned(),
             place,
-            source,
+            source: Box::new(source),
         };
         let zone = |name: &Option<String>| match name {
             Some(name) => zone::parse(name).map(Some).map_err(|e| parse("timezone", name, e)),

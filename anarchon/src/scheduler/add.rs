@@ -88,7 +88,7 @@ impl<'s, B, K> JobBuilder<'s, B, K> {
             Ok(duration) => Some(duration),
             Err((value, source)) => {
                 let (job, place) = (self.spec.name.clone(), self.spec.place);
-                self.fault.get_or_insert(Error::Parse { job, option, value, place, source });
+                self.fault.get_or_insert(Error::Parse { job, option, value, place, source: Box::new(source) });
                 None
             }
         }

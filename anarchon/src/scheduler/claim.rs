@@ -382,7 +382,7 @@ impl Engine {
         }
     }
 
-    fn missed(&mut self, claim: &Claim) {
+    fn missed(&self, claim: &Claim) {
         let (job, slot) = (claim.job.name.clone(), claim.due.slot);
         tracing::warn!(%job, %slot, "missed: not run by this instance, and too late now");
         self.emit(Event::Missed { job, slot });

@@ -440,7 +440,7 @@ impl Engine {
     }
 
     /// Answers a user's question by a store call, past the engine.
-    fn ask<T, F>(&mut self, reply: oneshot::Sender<Result<T>>, call: impl FnOnce(Arc<dyn DynStore>) -> F)
+    fn ask<T, F>(&self, reply: oneshot::Sender<Result<T>>, call: impl FnOnce(Arc<dyn DynStore>) -> F)
     where
         T: Send + 'static,
         F: Future<Output = Result<T, BackendError>> + Send + 'static,

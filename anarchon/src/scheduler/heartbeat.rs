@@ -32,7 +32,7 @@ impl Engine {
         self.send_beats(runs, beats, now);
     }
 
-    fn send_beats(&mut self, runs: Vec<(u64, Token)>, beats: Vec<Beat>, now: Now) {
+    fn send_beats(&self, runs: Vec<(u64, Token)>, beats: Vec<Beat>, now: Now) {
         let (store, sent) = (Arc::clone(&self.store), now.boot);
         let call = self.many_with_deadline(runs.len(), async move { store.heartbeat_many(&beats).await });
         self.calls.push(Box::pin(async move { Reply::Beats { runs, sent, answers: call.await } }));

@@ -184,7 +184,7 @@ async fn a_loser_keeps_claiming_later_slots_by_its_own_timer() {
     world.advance(secs(50)).await;
     let slots: Vec<i64> = log.of("start").iter().map(|e| e.slot).collect();
     assert_eq!(slots, [10, 20, 30, 40, 50, 60]);
-    drop(loser);
+    loser.scheduler.stop().await.unwrap();
 }
 
 #[tokio::test]

@@ -27,7 +27,10 @@ const DAY_MS: i64 = 86_400_000;
 
 fn misread(what: &str, found: &str) -> SqlError {
     let found: String = found.chars().take(64).collect();
-    SqlError::new(BackendErrorKind::Config, format!("the tables hold {found:?}, which is no {what} that this release knows"))
+    SqlError::new(
+        BackendErrorKind::Config,
+        format!("the tables hold {found:?}, which is no {what} that this release knows"),
+    )
 }
 
 fn status(row: &Row, column: usize) -> Read<Status> {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::stage::{claim_values, manual_values, millis};
 use super::client::{Row, SqlClient, SqlError};
 use super::dialect::{SqlDialect, Verb};
+use super::stage::{claim_values, manual_values, millis};
 use super::{Sql, SqlBackend, answer, history, new_mark, rounds};
 use crate::backend::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};

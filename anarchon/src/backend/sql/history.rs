@@ -69,7 +69,8 @@ impl<D: SqlDialect> Sql<'_, D> {
         ];
         let lock = format!("j.ident = '' AND j.job {}", one_of(size));
         let stage = if self.stages_apart() {
-            let (into, from): (Vec<&str>, Vec<&str>) = values.iter().map(|(name, value)| (*name, value.as_str())).unzip();
+            let (into, from): (Vec<&str>, Vec<&str>) =
+                values.iter().map(|(name, value)| (*name, value.as_str())).unzip();
             format!(
                 "INSERT INTO {} (job, {}) SELECT j.job, {} FROM {} j WHERE {lock}",
                 self.stage(),
@@ -118,7 +119,10 @@ impl<D: SqlDialect> Sql<'_, D> {
             statement(stage, with(retention, &names)),
             statement(self.end_attempts(size), named.clone()),
             statement(self.close_runs(size), named.clone()),
-            statement(format!("UPDATE {} AS r SET mark = ? WHERE {among} AND {beyond}", t.runs), with(marks(1), &named)),
+            statement(
+                format!("UPDATE {} AS r SET mark = ? WHERE {among} AND {beyond}", t.runs),
+                with(marks(1), &named),
+            ),
             statement(
                 format!(
                     "UPDATE {jobs} AS j SET trim_mark = {later} WHERE EXISTS (SELECT 1 FROM {runs} r WHERE {marked}) \

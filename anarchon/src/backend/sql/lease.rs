@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::Sql;
 use super::answer::id_of;
-use super::stage::{millis, one_of};
 use super::client::{Statement, Value};
 use super::dialect::{Column, SqlDialect};
+use super::stage::{millis, one_of};
 use crate::lease::MAX_RETRY_WAIT;
 use crate::run::{Beat, Ending, Finish, Release, RunKey};
 use crate::slot::{JobName, Token};

@@ -25,10 +25,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use self::claim::ClaimTexts;
 pub use self::client::{Row, SqlClient, SqlError, Statement, Value};
 pub use self::dialect::{Column, SqlDialect, Verb, hex};
 pub use self::tables::Tables;
-use self::claim::ClaimTexts;
 use crate::error::{BackendError, BackendErrorKind};
 /// The name of the runs' table, unless another is asked for.
 pub const DEFAULT_TABLE: &str = "anarchon_runs";
@@ -198,8 +198,7 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
             }
             // No such table, or not all of it: made here, or by whoever is making it at the same time.
             _ => {
-                let create =
-                    self.dialect.replace(Verb::Create, sql.tables).unwrap_or_else(|| sql.create());
+                let create = self.dialect.replace(Verb::Create, sql.tables).unwrap_or_else(|| sql.create());
                 self.client.batch(create).await.map_err(|e| self.failed(e))?;
                 self.client.query(sql.format()).await.map_err(|e| self.failed(e))?
             }

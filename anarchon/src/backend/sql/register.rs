@@ -13,12 +13,8 @@ const FORGET_AT_ONCE: usize = 16;
 impl<D: SqlDialect> Sql<'_, D> {
     /// Registers jobs, each named once; removes forgotten ones; reads all that is known of the registered ones.
     pub(super) fn register(&self, registrations: &[Registration], forget_after: i64) -> Vec<Statement> {
-        const COLUMNS: &[(&str, Column)] = &[
-            ("job", Column::Key),
-            ("ident", Column::Key),
-            ("fingerprint", Column::Text),
-            ("instance", Column::Key),
-        ];
+        const COLUMNS: &[(&str, Column)] =
+            &[("job", Column::Key), ("ident", Column::Key), ("fingerprint", Column::Text), ("instance", Column::Key)];
         let (t, d) = (self.tables, self.dialect);
         let size = super::padded(registrations.len());
         let mut names: Vec<Value> = registrations.iter().map(|r| r.job.as_str().into()).collect();
@@ -109,11 +105,8 @@ impl<D: SqlDialect> Sql<'_, D> {
             conflict = d.on_conflict_update("job, ident"),
             set = set.join(", "),
         );
-        let values = vec![
-            job.as_str().into(),
-            pause.map(|p| p.by.as_str()).into(),
-            pause.map(|p| p.note.as_str()).into(),
-        ];
+        let values =
+            vec![job.as_str().into(), pause.map(|p| p.by.as_str()).into(), pause.map(|p| p.note.as_str()).into()];
         vec![Statement::new(sql, values)]
     }
 

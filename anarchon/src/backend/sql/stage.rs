@@ -38,12 +38,8 @@ pub(super) const REQUEST: &[(&str, Column)] = &[
 pub(super) const FOUND: &[(&str, Column)] = &[("c_now", Column::Int), ("c_new", Column::Int), ("c_do", Column::Key)];
 
 /// What a temporary stage has beside those, copied from the job's row.
-const COPIED: &[(&str, Column)] = &[
-    ("touched", Column::Int),
-    ("fence", Column::Int),
-    ("trim_mark", Column::Int),
-    ("paused_at", Column::Int),
-];
+const COPIED: &[(&str, Column)] =
+    &[("touched", Column::Int), ("fence", Column::Int), ("trim_mark", Column::Int), ("paused_at", Column::Int)];
 
 /// The kinds of a manual run; the other kinds are those of [`ClaimKind`](crate::run::ClaimKind).
 pub(super) const MANUAL: &str = "manual";

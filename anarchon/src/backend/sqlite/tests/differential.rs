@@ -11,7 +11,8 @@ use crate::backend::{Backend, LeaseBackend, MemoryBackend, SqliteDialect};
 use crate::error::BackendError;
 use crate::option::{Overlap, Retention};
 use crate::run::{
-    Beat, ClaimKind, ClaimOutcome, Ending, Finish, ManualClaim, ManualOutcome, Pause, Registration, Release, RunClaim, RunKey, Trim,
+    Beat, ClaimKind, ClaimOutcome, Ending, Finish, ManualClaim, ManualOutcome, Pause, Registration, Release, RunClaim,
+    RunKey, Trim,
 };
 use crate::slot::{InstanceId, JobName, Slot, Token};
 
@@ -120,8 +121,12 @@ impl Play {
         let back = i64::try_from(random.pick(&[0_u64, 0, 0, 0, 1, 1, 1, 2, 3, 5])).unwrap();
         let ahead = i64::from(random.chance(5));
         let slot = Slot::from_ms((self.now / GRID - back + ahead) * GRID);
-        let known: Vec<Token> =
-            self.asked.iter().filter(|(run, _)| *run == RunKey::scheduled(job.clone(), slot)).map(|(_, t)| *t).collect();
+        let known: Vec<Token> = self
+            .asked
+            .iter()
+            .filter(|(run, _)| *run == RunKey::scheduled(job.clone(), slot))
+            .map(|(_, t)| *t)
+            .collect();
         let token = if !known.is_empty() && random.chance(30) { random.pick(&known) } else { self.token() };
         let random = &mut self.random;
         let mut claim = RunClaim::new(job, slot, token, random.pick(&self.instances));
@@ -134,10 +139,17 @@ impl Play {
             ClaimKind::Takeover,
             ClaimKind::Takeover,
         ]);
-        claim.identity = random.pick(&["every 10s", "cron * * * * *", ""]).to_owned();
+        claim.identity = random.pick(&["every 10s", "cron * * * * *", ""]).into();
         claim.floor = random.pick(&[i64::MIN, self.now - 9 * GRID, self.now - 30 * GRID]);
-        claim.previous = random.pick(&[None, Some(Slot::from_ms(slot.ms() - GRID)), Some(Slot::from_ms(slot.ms() - GRID))]);
-        claim.limit = random.pick(&[Duration::ZERO, Duration::from_secs(15), Duration::from_secs(60), Duration::from_secs(60), Duration::MAX]);
+        claim.previous =
+            random.pick(&[None, Some(Slot::from_ms(slot.ms() - GRID)), Some(Slot::from_ms(slot.ms() - GRID))]);
+        claim.limit = random.pick(&[
+            Duration::ZERO,
+            Duration::from_secs(15),
+            Duration::from_secs(60),
+            Duration::from_secs(60),
+            Duration::MAX,
+        ]);
         claim.lease = Duration::from_millis(random.pick(&[500, 2_000, 5_000, 20_000, 60_000]));
         claim.overlap = random.pick(&[Overlap::Skip, Overlap::Skip, Overlap::Allow]);
         claim.max_attempts = random.pick(&[1, 2, 3, 3, 50]);
@@ -163,7 +175,8 @@ impl Play {
 
     fn finish(&mut self) -> Finish {
         let (run, token) = self.attempt();
-        let endings = [Ending::Done, Ending::Done, Ending::Failed("it's \"bad\"\u{0}?".into()), Ending::TimedOut("5 s".into())];
+        let endings =
+            [Ending::Done, Ending::Done, Ending::Failed("it's \"bad\"\u{0}?".into()), Ending::TimedOut("5 s".into())];
         let ending = self.random.pick(&endings);
         let mut finish = Finish::new(run, token, ending, self.random.pick(&self.instances), self.now);
         finish.last = self.random.chance(10);
@@ -253,8 +266,10 @@ impl Play {
             }
             91..92 => self.forget().await,
             _ => {
-                let (retention, keep) = (self.retention(), Duration::from_millis(self.random.pick(&[0, 15_000, 90_000])));
-                let mut trims: Vec<Trim> = self.jobs.iter().map(|job| Trim::new(job.clone(), retention, keep)).collect();
+                let (retention, keep) =
+                    (self.retention(), Duration::from_millis(self.random.pick(&[0, 15_000, 90_000])));
+                let mut trims: Vec<Trim> =
+                    self.jobs.iter().map(|job| Trim::new(job.clone(), retention, keep)).collect();
                 trims[0].retention = self.retention();
                 let both = (self.memory.trim(&trims).await, self.sqlite.trim(&trims).await);
                 self.equal(&trims, both);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use crate::backend::sql::{SqlBackend, SqlClient as _, Statement, Value};
 use crate::backend::sql::clients::SqlxSqlite;
+use crate::backend::sql::{SqlBackend, SqlClient as _, Statement, Value};
 use crate::backend::{Backend as _, SqliteDialect};
 use crate::clock::Clock;
 
