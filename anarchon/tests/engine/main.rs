@@ -1,6 +1,7 @@
 //! The engine on a memory store, with a clock that is moved by hand: every scenario takes milliseconds and is the same
 //! each time.
-#![allow(unreachable_pub)] // a binary's modules have no outside
+// A test binary's modules have no outside, and its helpers panic as tests do.
+#![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
 mod claims;
 mod clocks;
