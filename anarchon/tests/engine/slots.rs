@@ -289,3 +289,46 @@ async fn one_seed_gives_one_trace() {
     assert!(first.len() > 1000);
     assert_eq!(first, second);
 }
+
+#[tokio::test]
+async fn a_job_that_an_instance_does_not_know_is_neither_taken_over_nor_deleted_by_it() {
+    let (world, log) = (World::new(), Log::default());
+    let new = world.instance("new").await;
+    new.scheduler.every("only new", "1h", work(&world, &log, secs(60))).jitter("0s").add().await.unwrap();
+    world.advance(secs(3601)).await;
+    let old = world.instance("old").await;
+    old.scheduler.every("both", "1h", work(&world, &log, ms(0))).add().await.unwrap();
+    new.client.fail_all(Some(anarchon::testing::Fault::Swallow));
+    world.advance(secs(120)).await;
+    assert_eq!(log.starts(), ["new 3600 #1"], "the dead run waits for an instance that knows the job");
+    assert_eq!(old.attempts("only new").await.len(), 1);
+    let again = world.instance("again").await;
+    again.scheduler.every("only new", "1h", work(&world, &log, secs(60))).add().await.unwrap();
+    world.advance(secs(5)).await;
+    assert_eq!(log.starts(), ["new 3600 #1", "again 3600 #2"]);
+}
+
+#[tokio::test]
+async fn a_renamed_job_is_a_new_job() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("old name", "10s", work(&world, &log, ms(0))).jitter("0s").add().await.unwrap();
+    world.advance(secs(11)).await;
+    a.scheduler.stop().await.unwrap();
+    let b = world.instance("b").await;
+    b.scheduler.every("new name", "10s", work(&world, &log, ms(0))).jitter("0s").catch_up("10s").add().await.unwrap();
+    world.advance(secs(10)).await;
+    assert_eq!(log.starts(), ["a 10 #1", "b 20 #1"], "no slot from before its first registration");
+    assert_eq!(b.attempts("old name").await.len(), 1, "the old one's history stays");
+    assert_eq!(b.attempts("new name").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_late_run_does_not_move_the_grid() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "10s", work(&world, &log, ms(9500))).jitter("400ms").add().await.unwrap();
+    world.advance(secs(100)).await;
+    assert!(log.of("start").iter().all(|e| e.slot % 10 == 0), "{:?}", log.starts());
+    assert!(log.of("start").len() >= 8);
+}
