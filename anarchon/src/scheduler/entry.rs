@@ -7,6 +7,9 @@ use super::{Scheduler, SchedulerBuilder};
 use crate::backend::{AnyBackend, AnyStrength, ClaimOnlyMemoryBackend, MemoryBackend};
 use crate::error::{BoxError, Error};
 
+/// Signals within this time of the first are the first, delivered again.
+const ONE_WISH: std::time::Duration = std::time::Duration::from_millis(300);
+
 /// What the expressions inside `anarchon::main!` may fail with.
 pub type MainError = BoxError;
 
@@ -97,9 +100,19 @@ where
 async fn run_until_signal<B>(scheduler: &Scheduler<B>) -> Result<(), String> {
     let mut signals = Signals::new().map_err(|error| format!("signals cannot be received: {error}"))?;
     signals.next().await;
+    let first = std::time::Instant::now();
+    let second = async {
+        // Whoever signals a process and its group sends one wish twice.
+        loop {
+            signals.next().await;
+            if first.elapsed() > ONE_WISH {
+                return;
+            }
+        }
+    };
     tokio::select! {
         stopped = scheduler.stop() => stopped.map_err(|error| describe(&error)),
-        () = signals.next() => Err("stopped at once by a second signal".to_owned()),
+        () = second => Err("stopped at once by a second signal".to_owned()),
     }
 }
 
