@@ -119,6 +119,9 @@ impl Engine {
         self.adding.retain(|adding| adding.job.name.as_str() != name);
         let Some(state) = self.jobs.remove(name) else { return false };
         self.watched.retain(|run, _| run.job != state.job.name);
+        self.mismatches.retain(|(job, _)| *job != state.job.name);
+        let jobs = &self.jobs;
+        self.due.tidy(jobs.len(), |id| jobs.get(id).is_some());
         true
     }
 
@@ -135,13 +138,17 @@ impl Engine {
     /// The next slots by a time that has jumped.
     pub(super) fn recompute_due(&mut self, now: Now) {
         let store_now = self.store_ms(now);
-        for (slot, id) in self.due.take() {
+        self.due.clear();
+        // Every job, and not only those with a slot to come: a clock that is set back gives one back to a job whose
+        // only slot it had passed.
+        for id in self.jobs.sorted_ids() {
             let leases = self.leases;
             let Some(state) = self.jobs.get_mut(id) else { continue };
             // A claim-only store may have forgotten what was run before the clock was set back.
             let after = if leases { store_now } else { store_now.max(state.handled) };
             // What fell due just now is handled as usual.
-            let next = if slot <= store_now { Some(slot) } else { state.job.schedule.next(after) };
+            let pending = state.next.filter(|slot| *slot <= store_now);
+            let next = pending.or_else(|| state.job.schedule.next(after));
             if next != state.next {
                 state.previous = None;
             }

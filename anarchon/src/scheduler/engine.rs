@@ -175,6 +175,10 @@ impl Jobs {
         self.places.get_mut(id.index as usize).filter(|place| place.0 == id.generation)?.1.as_mut()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
     pub(super) fn find(&self, name: &str) -> Option<JobId> {
         self.by_name.get(name).copied()
     }

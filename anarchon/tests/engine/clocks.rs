@@ -94,3 +94,17 @@ async fn a_skew_that_appears_while_running_is_an_event() {
         a.events().iter().any(|e| matches!(e, Event::ClockSkew { offset_ms } if (-6100..=-4900).contains(offset_ms)))
     );
 }
+
+#[tokio::test]
+async fn an_at_job_whose_time_a_jumping_clock_passed_and_came_back_from_still_runs() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.at("once", "2026-01-15T11:00:00", work(&world, &log, ms(0))).add().await.unwrap();
+    world.advance(secs(60)).await;
+    world.clock.set_wall(at(86_400)).await;
+    world.advance(secs(60)).await;
+    assert_eq!(log.all(), []);
+    world.clock.set_wall(at(120)).await;
+    world.advance(secs(3600)).await;
+    assert_eq!(log.starts(), ["a 3600 #1"]);
+}
