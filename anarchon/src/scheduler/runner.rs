@@ -56,6 +56,7 @@ pub(super) struct Run {
     /// When, since boot, its lease may be over: counted from the sending of the last answered request.
     pub(super) lease_until: Duration,
     pub(super) timeout_at: Option<Duration>,
+    timed_out: bool,
     pub(super) cancelled: Option<CancelReason>,
     /// The store has said that the lease is over.
     pub(super) lost: bool,
@@ -145,7 +146,7 @@ impl Engine {
         ));
         self.emit(Event::Started { run: key.clone(), attempt: win.attempt });
         if let Some(at) = timeout_at {
-            self.timers.set(at, Timer::Timeout(id));
+            self.time_timeout(at);
         }
         if key.manual.is_none() {
             self.local.insert(key.clone(), id);
@@ -157,6 +158,7 @@ impl Engine {
             token,
             lease_until,
             timeout_at,
+            timed_out: false,
             cancelled: None,
             lost: false,
             last: None,
@@ -201,7 +203,40 @@ impl Engine {
         }
     }
 
-    pub(super) fn timed_out(&mut self, id: u64, now: Now) {
+    /// One timer for all time-outs: one for each run would stay until its time-out, however long ago the run ended.
+    fn time_timeout(&mut self, at: Duration) {
+        if self.timeout_at.is_none_or(|set| at < set) {
+            self.timeout_at = Some(at);
+            self.timers.set(at, Timer::Timeout);
+        }
+    }
+
+    pub(super) fn check_timeouts(&mut self, now: Now) {
+        // A timer that an earlier one has replaced sets no other.
+        if self.timeout_at.is_none_or(|at| at > now.boot) {
+            return;
+        }
+        self.timeout_at = None;
+        let going = self.runs.iter_mut().filter(|(_, run)| run.last.is_none());
+        let mut over = Vec::new();
+        let mut next: Option<Duration> = None;
+        for (id, run) in going {
+            match run.timeout_at {
+                Some(at) if at <= now.boot && !run.timed_out => {
+                    run.timed_out = true;
+                    over.push(*id);
+                }
+                Some(at) if at > now.boot => next = Some(next.map_or(at, |next| next.min(at))),
+                _ => {}
+            }
+        }
+        over.into_iter().for_each(|id| self.timed_out(id, now));
+        if let Some(at) = next {
+            self.time_timeout(at);
+        }
+    }
+
+    fn timed_out(&mut self, id: u64, now: Now) {
         let grace = self.settings.stop_grace;
         let Some(run) = self.runs.get(&id).filter(|run| run.last.is_none()) else { return };
         tracing::warn!(run = %run.key, timeout = ?run.job.timeout, "the run takes longer than its time-out");

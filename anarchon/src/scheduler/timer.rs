@@ -60,8 +60,8 @@ pub(super) enum Timer {
     Beat,
     /// Some lease may be about to run out unrenewed.
     Fence,
-    /// A run has used up its time.
-    Timeout(u64),
+    /// Some run may have used up its time.
+    Timeout,
     /// A run that was told to stop has had its grace.
     Drop(u64),
     /// A run that must not be handed over has had its time while stopping.
