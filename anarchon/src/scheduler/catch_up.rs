@@ -183,7 +183,7 @@ impl Engine {
                     job: id,
                     slot,
                     kind: ClaimKind::CatchUp,
-                    limit,
+                    limit: limit.saturating_add(state.job.jitter(gap)),
                     jitter: state.job.jitter(gap),
                     previous: None,
                 });

@@ -138,6 +138,8 @@ impl Engine {
                 ClaimKind::CatchUp if leases => job.max_late.max(job.catch_up(gap)),
                 _ => job.max_late,
             };
+            // A wait that the job asks for does not make its slot late.
+            let limit = limit.saturating_add(job.jitter(gap));
             if let Some(slot) = missed {
                 self.emit(Event::Missed { job: job.name.clone(), slot });
             }
