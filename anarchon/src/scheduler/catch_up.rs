@@ -14,7 +14,7 @@ use crate::error::{BackendError, Error, Result};
 use crate::event::Event;
 use crate::job::Job;
 use crate::run::{ClaimKind, Registered, Registration, Timed};
-use crate::slot::Slot;
+use crate::slot::{JobName, Slot};
 
 impl Engine {
     pub(super) fn add(&mut self, job: Job, reply: oneshot::Sender<Result<()>>) {
@@ -85,11 +85,8 @@ impl Engine {
 
     pub(super) fn insert(&mut self, job: Job, registered: Registered, now: Now) -> JobId {
         let store_now = self.store_ms(now);
-        let ours = job.schedule.fingerprint();
-        for (instance, theirs) in &registered.others {
-            self.mismatch(&job, &ours, theirs, instance);
-        }
         // A claim-only store keeps no floor: what was due before this instance started is not this instance's.
+        let name = job.name.clone();
         let floor = if self.leases { registered.floor } else { store_now };
         let next = job.schedule.next(store_now);
         let state = JobState { floor, previous: None, handled: floor, next, skips: None, job: Arc::new(job) };
@@ -97,17 +94,27 @@ impl Engine {
         if let Some(next) = next {
             self.due.push(next, id);
         }
+        self.compare_fingerprints(&name, &registered);
         id
     }
 
-    fn mismatch(&mut self, job: &Job, ours: &str, theirs: &str, instance: &str) {
-        if self.mismatches.insert((job.name.clone(), theirs.to_owned())) {
+    /// Warns, once for each, of instances that compute other slots for a job.
+    pub(super) fn compare_fingerprints(&mut self, name: &JobName, registered: &Registered) {
+        let Some(state) = self.jobs.find(name.as_str()).and_then(|id| self.jobs.get(id)) else { return };
+        let ours = state.job.schedule.fingerprint();
+        for (instance, theirs) in &registered.others {
+            self.mismatch(name, &ours, theirs, instance);
+        }
+    }
+
+    fn mismatch(&mut self, job: &JobName, ours: &str, theirs: &str, instance: &str) {
+        if self.mismatches.insert((job.clone(), theirs.to_owned())) {
             tracing::warn!(
-                job = %job.name, ours, theirs, other_instance = instance,
+                %job, ours, theirs, other_instance = instance,
                 "another instance computes other slots for this job; slots of both are run, shared ones once"
             );
             self.emit(Event::FingerprintMismatch {
-                job: job.name.clone(),
+                job: job.clone(),
                 ours: ours.into(),
                 theirs: theirs.into(),
                 instance: instance.into(),

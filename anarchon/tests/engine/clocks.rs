@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use anarchon::testing::{FaultyBackend, ManualClock};
+use anarchon::testing::{Fault, FaultyBackend, ManualClock, Verb};
 use anarchon::{Clock as _, Event, MemoryBackend, Overlap};
 
 use crate::world::{Instance, Log, START, World, at, ms, secs, work};
@@ -107,4 +107,34 @@ async fn an_at_job_whose_time_a_jumping_clock_passed_and_came_back_from_still_ru
     world.clock.set_wall(at(120)).await;
     world.advance(secs(3600)).await;
     assert_eq!(log.starts(), ["a 3600 #1"]);
+}
+
+#[tokio::test]
+async fn a_daily_registration_that_is_never_answered_is_repeated_soon() {
+    let world = World::new();
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "30d", async || {}).add().await.unwrap();
+    world.advance(secs(86_000)).await;
+    let before = a.client.calls(Verb::Register);
+    a.client.fail_each(Verb::Register, Some(Fault::Swallow));
+    world.advance(secs(401)).await;
+    assert_eq!(a.client.calls(Verb::Register), before + 1);
+    a.client.fail_each(Verb::Register, None);
+    world.advance(secs(3600)).await;
+    assert_eq!(a.client.calls(Verb::Register), before + 2);
+    world.advance(secs(3600)).await;
+    assert_eq!(a.client.calls(Verb::Register), before + 2);
+}
+
+#[tokio::test]
+async fn within_a_day_an_older_instance_learns_of_a_newer_schedule_too() {
+    let (world, log) = (World::new(), Log::default());
+    let old = world.instance("old").await;
+    old.scheduler.every("job", "2h", work(&world, &log, ms(0))).add().await.unwrap();
+    world.advance(secs(50_000)).await;
+    let new = world.instance("new").await;
+    new.scheduler.every("job", "3h", work(&world, &log, ms(0))).add().await.unwrap();
+    world.advance(secs(40_000)).await;
+    let disagree = |e: &Event| matches!(e, Event::FingerprintMismatch { instance, .. } if &**instance == "new");
+    assert_eq!(old.events().iter().filter(|e| disagree(e)).count(), 1);
 }
