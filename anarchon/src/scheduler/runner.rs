@@ -14,6 +14,7 @@ use super::engine::{Engine, Input};
 use super::manual::Waiter;
 use super::timer::Timer;
 use crate::context::{Blocking, CancelReason, Context, ContextParts, HandlerFuture};
+use crate::error::BoxError;
 use crate::event::Event;
 use crate::extract::RunParts;
 use crate::job::Job;
@@ -320,16 +321,27 @@ async fn run_handler(future: HandlerFuture, dropped: oneshot::Receiver<()>) -> E
         biased;
         result = &mut future => match result {
             Ok(Ok(())) => Ended::Ok,
-            Ok(Err(error)) => Ended::Failed(error_text(&with_causes(&*error))),
-            Err(panic) => Ended::Failed(error_text(&format!("panicked: {}", panic_text(&*panic)))),
+            // The error's own code may panic too, as it is shown and dropped.
+            Ok(Err(error)) => match std::panic::catch_unwind(AssertUnwindSafe(|| with_causes(error))) {
+                Ok(text) => Ended::Failed(error_text(&text)),
+                Err(panic) => Ended::Failed(panicked("panicked while its error was shown", panic)),
+            },
+            Err(panic) => Ended::Failed(panicked("panicked", panic)),
         },
         _ = dropped => Ended::Dropped,
     };
     // What the future holds may panic when it is dropped; that is the handler's failure and nobody else's.
     match std::panic::catch_unwind(AssertUnwindSafe(|| drop(future))) {
         Ok(()) => ended,
-        Err(panic) => Ended::Failed(error_text(&format!("panicked while dropped: {}", panic_text(&*panic)))),
+        Err(panic) => Ended::Failed(panicked("panicked while dropped", panic)),
     }
+}
+
+fn panicked(when: &str, panic: Box<dyn Any + Send>) -> String {
+    let text = error_text(&format!("{when}: {}", panic_text(&*panic)));
+    // What was panicked with may panic as it is dropped.
+    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(panic)));
+    text
 }
 
 /// Tells the engine that a handler has ended, also when its runtime drops the task.
@@ -354,10 +366,11 @@ impl Drop for Report {
     }
 }
 
-fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+fn with_causes(error: BoxError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
-    while let Some(error) = cause {
+    // An error may be its own cause, so what is cut off anyway is not gathered.
+    while let Some(error) = cause.filter(|_| text.len() < LONGEST_ERROR) {
         text.push_str(": ");
         text.push_str(&error.to_string());
         cause = error.source();
@@ -385,7 +398,27 @@ fn error_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::error_text;
+    use super::{error_text, with_causes};
+
+    #[derive(Debug)]
+    struct Endless;
+
+    impl std::fmt::Display for Endless {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("again")
+        }
+    }
+
+    impl std::error::Error for Endless {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(self)
+        }
+    }
+
+    #[test]
+    fn an_error_that_is_its_own_cause_is_shown_all_the_same() {
+        assert!(with_causes(Box::new(Endless)).starts_with("again: again"));
+    }
 
     #[test]
     fn an_error_text_has_no_control_characters_and_ends_at_a_character() {

@@ -197,3 +197,23 @@ async fn each_of_many_runs_has_a_time_out_of_its_own() {
     assert_eq!(cancelled, [10_000, 20_000, 30_000]);
     assert_eq!(log.of("end").len(), 1);
 }
+
+#[derive(Debug)]
+struct Nasty;
+impl std::fmt::Display for Nasty {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("no words")
+    }
+}
+impl std::error::Error for Nasty {}
+
+#[tokio::test]
+async fn an_error_that_cannot_be_shown_is_a_failure_all_the_same() {
+    let world = World::new();
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "1h", async || Err::<(), _>(Nasty)).jitter("0s").add().await.unwrap();
+    world.advance(secs(3700)).await;
+    let attempts = a.attempts("job").await;
+    assert_eq!(attempts.len(), 1, "{attempts:?}");
+    assert_eq!(attempts[0].status, Some(AttemptStatus::Failed));
+}
