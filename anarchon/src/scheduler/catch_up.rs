@@ -10,7 +10,7 @@ use super::clocks::Now;
 use super::engine::{Adding, Engine, JobState, REGISTER_AT_ONCE, Reply};
 use super::timer::JobId;
 use crate::clock::to_ms;
-use crate::error::{BackendError, Error, Result};
+use crate::error::{BackendError, BackendErrorKind, Error, Result};
 use crate::event::Event;
 use crate::job::Job;
 use crate::run::{ClaimKind, Registered, Registration, Timed};
@@ -24,22 +24,25 @@ impl Engine {
             let _ = reply.send(Err(Error::DuplicateJob { second: job.place, job: job.name, first }));
             return;
         }
-        self.adding.push_back(Adding { job: Box::new(job), reply: Some(reply) });
+        self.adding.push_back(Adding { job: Box::new(job), reply, alone: false });
         self.register_next();
     }
 
     /// Registers what waits: jobs that are added while a call is under way go together in the next.
     fn register_next(&mut self) {
-        if self.registering || self.adding.is_empty() {
+        if self.registering.is_some() || self.adding.is_empty() {
             return;
         }
-        self.registering = true;
-        let count = self.adding.len().min(REGISTER_AT_ONCE);
-        let jobs: Vec<Adding> = self.adding.drain(..count).collect();
+        let together = self.adding.iter().take(REGISTER_AT_ONCE).take_while(|adding| !adding.alone).count();
+        let jobs: Vec<Adding> = self.adding.drain(..together.max(1)).collect();
+        self.registering = Some(jobs.iter().map(|adding| (adding.job.name.clone(), true)).collect());
         let registrations: Vec<Registration> = jobs.iter().map(|adding| self.registration(&adding.job)).collect();
         let (store, forget_after) = (Arc::clone(&self.store), self.settings.forget_after);
         let sent = self.clock.boot();
-        let call = self.with_deadline(async move { store.register(&registrations, forget_after).await });
+        let call = self.with_deadline(async move {
+            let answer = store.register(&registrations, forget_after).await?;
+            complete(store.name(), registrations.len(), answer)
+        });
         self.calls.push(Box::pin(async move { Reply::Registered { sent, jobs, answer: call.await } }));
     }
 
@@ -50,7 +53,7 @@ impl Engine {
         answer: Result<Timed<Vec<Registered>>, BackendError>,
         now: Now,
     ) {
-        self.registering = false;
+        let wanted = self.registering.take().unwrap_or_default();
         match answer {
             Ok(Timed { value, store_ms }) => {
                 self.store_said(store_ms, sent, now);
@@ -60,23 +63,40 @@ impl Engine {
                 let mut ids = Vec::with_capacity(jobs.len());
                 for (adding, registered) in jobs.into_iter().zip(value) {
                     let name = adding.job.name.clone();
-                    if let Some(before) = self.jobs.find(name.as_str()).and_then(|id| self.jobs.get(id)) {
-                        let first = before.job.place;
-                        let second = adding.job.place;
-                        reply(adding.reply, Err(Error::DuplicateJob { job: name, first, second }));
-                        continue;
-                    }
-                    ids.push(self.insert(*adding.job, registered, now));
-                    reply(adding.reply, Ok(()));
+                    let added = if let Some(before) = self.jobs.find(name.as_str()).and_then(|id| self.jobs.get(id)) {
+                        let (first, second) = (before.job.place, adding.job.place);
+                        Err(Error::DuplicateJob { job: name, first, second })
+                    } else if wanted.get(&name) == Some(&false) {
+                        Err(Error::Removed { job: name })
+                    } else {
+                        ids.push(self.insert(*adding.job, registered, now));
+                        Ok(())
+                    };
+                    // Whoever asked may have gone.
+                    let _ = adding.reply.send(added);
                 }
-                let names = ids.iter().filter_map(|id| self.jobs.get(*id)).map(|s| s.job.name.clone()).collect();
-                self.read_active(names);
+                let names: Vec<JobName> =
+                    ids.iter().filter_map(|id| self.jobs.get(*id)).map(|s| s.job.name.clone()).collect();
+                // Naming none would ask about all.
+                if !names.is_empty() {
+                    self.read_active(names);
+                }
                 self.catch_up(ids, now);
+            }
+            // A job that the store refuses must not take with it those that were added at the same time.
+            Err(error) if error.kind() == BackendErrorKind::Refused && jobs.len() > 1 => {
+                for adding in jobs.into_iter().rev() {
+                    if wanted.get(&adding.job.name) == Some(&false) {
+                        let _ = adding.reply.send(Err(Error::Removed { job: adding.job.name }));
+                    } else {
+                        self.adding.push_front(Adding { alone: true, ..adding });
+                    }
+                }
             }
             Err(error) => {
                 self.store_failed(&error, now);
                 for adding in jobs {
-                    reply(adding.reply, Err(error.to_shared().into()));
+                    let _ = adding.reply.send(Err(error.to_shared().into()));
                 }
             }
         }
@@ -123,8 +143,17 @@ impl Engine {
     }
 
     pub(super) fn remove(&mut self, name: &str) -> bool {
-        self.adding.retain(|adding| adding.job.name.as_str() != name);
-        let Some(state) = self.jobs.remove(name) else { return false };
+        let mut adding = false;
+        if let Some(wanted) = self.registering.as_mut().and_then(|registering| registering.get_mut(name)) {
+            adding = std::mem::replace(wanted, false);
+        }
+        if let Some(at) = self.adding.iter().position(|adding| adding.job.name.as_str() == name)
+            && let Some(Adding { job, reply, .. }) = self.adding.remove(at)
+        {
+            let _ = reply.send(Err(Error::Removed { job: job.name }));
+            adding = true;
+        }
+        let Some(state) = self.jobs.remove(name) else { return adding };
         self.watched.retain(|run, _| run.job != state.job.name);
         self.mismatches.retain(|(job, _)| *job != state.job.name);
         let jobs = &self.jobs;
@@ -200,8 +229,15 @@ impl Engine {
     }
 }
 
-fn reply(to: Option<oneshot::Sender<Result<()>>>, answer: Result<()>) {
-    if let Some(to) = to {
-        let _ = to.send(answer);
+/// A job without an answer of its own would silently never run.
+pub(super) fn complete(
+    backend: &str,
+    jobs: usize,
+    answer: Timed<Vec<Registered>>,
+) -> Result<Timed<Vec<Registered>>, BackendError> {
+    if answer.value.len() == jobs {
+        return Ok(answer);
     }
+    let message = format!("it answered for {} jobs of {jobs}", answer.value.len());
+    Err(BackendError::new(backend, BackendErrorKind::Unknown, message))
 }

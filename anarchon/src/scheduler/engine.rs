@@ -134,7 +134,9 @@ pub(super) enum Reply {
 /// A job that waits to be registered.
 pub(super) struct Adding {
     pub(super) job: Box<Job>,
-    pub(super) reply: Option<oneshot::Sender<Result<()>>>,
+    pub(super) reply: oneshot::Sender<Result<()>>,
+    /// Registered alone, since a call with it was refused.
+    pub(super) alone: bool,
 }
 
 /// One job of this instance.
@@ -223,7 +225,8 @@ pub(super) struct Engine {
     pub(super) timers: Timers,
     pub(super) jobs: Jobs,
     pub(super) adding: VecDeque<Adding>,
-    pub(super) registering: bool,
+    /// The jobs of the registration under way; `false` once one was removed meanwhile.
+    pub(super) registering: Option<HashMap<JobName, bool>>,
 
     pub(super) next_id: u64,
     pub(super) groups: HashMap<u64, Group>,
@@ -287,7 +290,7 @@ impl Engine {
             timers: Timers::default(),
             jobs: Jobs::default(),
             adding: VecDeque::new(),
-            registering: false,
+            registering: None,
             next_id: 0,
             groups: HashMap::new(),
             claims: Claims::default(),
