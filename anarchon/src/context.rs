@@ -172,7 +172,9 @@ impl Context {
     /// Why the handler should stop, if it should.
     #[must_use]
     pub fn cancel_reason(&self) -> Option<CancelReason> {
-        *self.0.cancel.borrow()
+        let reason = *self.0.cancel.borrow();
+        // As in `cancelled()`: without a scheduler nobody renews the lease.
+        reason.or_else(|| self.0.cancel.has_changed().is_err().then_some(CancelReason::LeaseLost))
     }
 
     /// Runs blocking work on tokio's blocking threads as part of this run: the lease is kept, and `stop()` waits, until

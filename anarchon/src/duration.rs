@@ -13,14 +13,19 @@ pub trait IntoDuration {
     /// The duration, or what is wrong with the text, together with the text.
     ///
     /// # Errors
-    /// When the text is no duration.
+    /// When the text is no duration, or one of more than 36525 days.
     fn into_duration(self) -> Result<Duration, (String, ParseError)>;
 }
 
 #[diagnostic::do_not_recommend]
 impl IntoDuration for Duration {
+    /// A `Duration` is bound as a text is, to a hundred years: no sum of a few can overflow then.
     fn into_duration(self) -> Result<Duration, (String, ParseError)> {
-        Ok(self)
+        let text = interval::format(self);
+        match interval::parse(&text) {
+            Ok(_) => Ok(self),
+            Err(error) => Err((text, error)),
+        }
     }
 }
 

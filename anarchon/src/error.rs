@@ -142,6 +142,12 @@ pub enum Error {
     /// The scheduler does not know the job.
     #[error("this scheduler has no job named {0:?}")]
     UnknownJob(String),
+    /// `remove()` was called for a job while it was being added.
+    #[error("job `{job}` was removed while it was being added")]
+    Removed {
+        /// The job.
+        job: JobName,
+    },
     /// The store failed.
     #[error(transparent)]
     Backend(#[from] BackendError),

@@ -204,7 +204,7 @@ impl<'s, B, K> JobBuilder<'s, B, K> {
     ///
     /// # Errors
     /// When an option is out of bounds or the store cannot honour it, the name is taken on this instance, a value that
-    /// the handler takes was not given, the scheduler has stopped, or the store fails.
+    /// the handler takes was not given, the job was removed meanwhile, the scheduler has stopped, or the store fails.
     pub async fn add(self) -> Result<()> {
         if let Some(fault) = self.fault {
             return Err(fault);

@@ -43,7 +43,7 @@ impl Engine {
         }
         // A locked row tells nothing about its lease: look again soon, not at once.
         let left = if left.is_zero() { Duration::from_millis(100) } else { left };
-        self.watch_until(run, now.boot + left, now);
+        self.watch_until(run, now.boot.saturating_add(left), now);
         true
     }
 
@@ -139,8 +139,11 @@ impl Engine {
             if self.jobs.find(run.run.job.as_str()).is_some() {
                 // The lease is not over before `left` after the sending, and surely over `left` after the answer.
                 let spread = self.random.wait(SPREAD);
-                let over_at =
-                    if run.left.is_zero() { now.boot + spread } else { now.boot.max(sent) + run.left + spread };
+                let over_at = if run.left.is_zero() {
+                    now.boot + spread
+                } else {
+                    now.boot.max(sent).saturating_add(run.left).saturating_add(spread)
+                };
                 let sooner =
                     self.watched.get(&run.run).and_then(|w| w.over_at).filter(|at| run.left.is_zero() && *at < over_at);
                 self.watch_until(run.run.clone(), sooner.unwrap_or(over_at), now);

@@ -135,6 +135,8 @@ impl Engine {
                 ClaimKind::CatchUp if leases => job.max_late.max(job.catch_up(gap)),
                 _ => job.max_late,
             };
+            // A wait that the job asks for does not make its slot late.
+            let limit = limit.saturating_add(job.jitter(gap));
             if let Some(slot) = missed {
                 self.emit(Event::Missed { job: job.name.clone(), slot });
             }
@@ -309,11 +311,14 @@ impl Engine {
         let earlier = claim.unanswered_until;
         let key = RunKey::scheduled(claim.job.name.clone(), claim.due.slot);
         let takeover = claim.due.kind == ClaimKind::Takeover;
+        let stopping = self.stopping.is_some();
         match outcome {
             ClaimOutcome::Won { attempt, fence, reason, max_attempts } => {
                 self.won(claim, key, super::runner::Win { attempt, fence, reason, max_attempts }, sent, now);
                 return;
             }
+            // What is to be asked again is not asked again while stopping.
+            ClaimOutcome::Early { .. } if stopping => {}
             ClaimOutcome::Early { wait } => {
                 let wait = wait.min(Duration::from_secs(30)) + Duration::from_millis(1);
                 self.claims.all.insert(id, claim);
@@ -345,7 +350,7 @@ impl Engine {
                     self.skipped(&claim, SkipReason::Overlap, Some(blocker), now);
                 } else if takeover {
                     self.look_again(&key, now);
-                } else if self.still_latest(&claim, now) {
+                } else if !stopping && self.still_latest(&claim, now) {
                     // A catch-up waits for the run that stands in its way.
                     let wait = left.min(self.settings.watch).max(Duration::from_millis(100));
                     self.claims.all.insert(id, claim);
@@ -353,11 +358,13 @@ impl Engine {
                     return;
                 }
             }
-            ClaimOutcome::Late(Lateness::Stale) if self.in_time(&claim, now) => {
+            ClaimOutcome::Late(Lateness::Stale) if !stopping && self.in_time(&claim, now) => {
                 self.claims.all.insert(id, claim);
                 self.timers.set(now.boot + FIRST_RETRY, Timer::Claim(id));
                 return;
             }
+            // A takeover is late only when its packet was; it is tried again with another token.
+            ClaimOutcome::Late(_) if takeover => self.look_again(&key, now),
             ClaimOutcome::Late(Lateness::Floor | Lateness::Stale) => {}
             ClaimOutcome::Late(_) => self.missed(&claim),
         }
@@ -406,7 +413,8 @@ impl Engine {
         let Some(mut claim) = self.claims.all.remove(&id) else { return };
         claim.sent = false;
         if error.kind() == BackendErrorKind::Unknown {
-            claim.unanswered_until = Some(claim.valid_until);
+            // A store clock that was set back meanwhile makes the later copy expire first.
+            claim.unanswered_until = claim.unanswered_until.max(Some(claim.valid_until));
         }
         if self.stopping.is_none() && self.jobs.get(claim.due.job).is_some() && self.in_time(&claim, now) {
             let wait = FIRST_RETRY.saturating_mul(1 << claim.tries.min(6)).min(LONGEST_RETRY) / 2;
@@ -427,7 +435,7 @@ impl Engine {
             if claim.unanswered_until.is_some() {
                 tracing::warn!(job = %claim.job.name, slot = %claim.due.slot, "unclear: a claim was never answered");
                 self.emit(Event::Unclear { job: claim.job.name.clone(), slot: claim.due.slot });
-            } else {
+            } else if !self.in_time(&claim, now) {
                 self.missed(&claim);
             }
         }

@@ -2,9 +2,11 @@
 //! it time, answers of the store and ends of handlers, and it starts store calls and handlers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Handle as RuntimeHandle;
@@ -41,6 +43,8 @@ pub(super) const COALESCE_AFTER: Duration = Duration::from_secs(5);
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 const TRIM_EVERY: Duration = Duration::from_secs(30);
 const TOUCH_EVERY: Duration = Duration::from_secs(86_400);
+/// How soon after a failure the store is told again which jobs there are.
+const TOUCH_AGAIN: Duration = Duration::from_secs(600);
 const CLOCK_EVERY: Duration = Duration::from_secs(30);
 /// Registrations that one call carries at most.
 pub(super) const REGISTER_AT_ONCE: usize = 500;
@@ -107,7 +111,9 @@ pub(super) enum Reply {
         answer: Result<Timed<Vec<Registered>>, BackendError>,
     },
     Touched {
-        answer: Result<(), BackendError>,
+        jobs: Vec<JobName>,
+        sent: Duration,
+        answer: Result<Timed<Vec<Registered>>, BackendError>,
     },
     Manual {
         id: u64,
@@ -128,7 +134,9 @@ pub(super) enum Reply {
 /// A job that waits to be registered.
 pub(super) struct Adding {
     pub(super) job: Box<Job>,
-    pub(super) reply: Option<oneshot::Sender<Result<()>>>,
+    pub(super) reply: oneshot::Sender<Result<()>>,
+    /// Registered alone, since a call with it was refused.
+    pub(super) alone: bool,
 }
 
 /// One job of this instance.
@@ -175,6 +183,10 @@ impl Jobs {
         self.places.get_mut(id.index as usize).filter(|place| place.0 == id.generation)?.1.as_mut()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
     pub(super) fn find(&self, name: &str) -> Option<JobId> {
         self.by_name.get(name).copied()
     }
@@ -213,7 +225,8 @@ pub(super) struct Engine {
     pub(super) timers: Timers,
     pub(super) jobs: Jobs,
     pub(super) adding: VecDeque<Adding>,
-    pub(super) registering: bool,
+    /// The jobs of the registration under way; `false` once one was removed meanwhile.
+    pub(super) registering: Option<HashMap<JobName, bool>>,
 
     pub(super) next_id: u64,
     pub(super) groups: HashMap<u64, Group>,
@@ -227,9 +240,11 @@ pub(super) struct Engine {
     pub(super) watched: BTreeMap<RunKey, Watched>,
     pub(super) manual: BTreeMap<u64, PendingManual>,
     pub(super) to_trim: BTreeSet<JobName>,
+    touching: VecDeque<JobName>,
     pub(super) beating: bool,
     pub(super) beating_again: bool,
     pub(super) fence_at: Option<Duration>,
+    pub(super) timeout_at: Option<Duration>,
     pub(super) trouble: Option<Duration>,
     pub(super) skew_said: i64,
     pub(super) mismatches: HashSet<(JobName, String)>,
@@ -275,7 +290,7 @@ impl Engine {
             timers: Timers::default(),
             jobs: Jobs::default(),
             adding: VecDeque::new(),
-            registering: false,
+            registering: None,
             next_id: 0,
             groups: HashMap::new(),
             claims: Claims::default(),
@@ -287,9 +302,11 @@ impl Engine {
             watched: BTreeMap::new(),
             manual: BTreeMap::new(),
             to_trim: BTreeSet::new(),
+            touching: VecDeque::new(),
             beating: false,
             beating_again: false,
             fence_at: None,
+            timeout_at: None,
             trouble: None,
             skew_said: 0,
             mismatches: HashSet::new(),
@@ -359,7 +376,7 @@ impl Engine {
             Timer::Heartbeat => self.heartbeat(now),
             Timer::Beat => self.beat_unrenewed(now),
             Timer::Fence => self.check_fences(now),
-            Timer::Timeout(run) => self.timed_out(run, now),
+            Timer::Timeout => self.check_timeouts(now),
             Timer::Drop(run) => self.drop_handler(run),
             Timer::StopWait(run) => self.stop_waited(run, now),
             Timer::GiveUp(run) => self.give_up_on(run, now),
@@ -404,7 +421,8 @@ impl Engine {
                     Err(error) => self.store_failed(&error, now),
                 }
             }
-            Reply::Touched { answer } | Reply::Trimmed { answer } => match answer {
+            Reply::Touched { jobs, sent, answer } => self.touched(jobs, sent, answer, now),
+            Reply::Trimmed { answer } => match answer {
                 Ok(()) => self.store_answered(now),
                 Err(error) => self.store_failed(&error, now),
             },
@@ -460,10 +478,14 @@ impl Engine {
         let deadline = self.call_time();
         let late = self.clock.sleep_until(self.clock.boot() + deadline);
         let name = Arc::clone(&self.store);
+        // A bug in a store's driver must not take the engine, and with it every lease, along.
+        let call = AssertUnwindSafe(call).catch_unwind();
         async move {
             tokio::select! {
                 biased;
-                answer = call => answer,
+                answer = call => answer.unwrap_or_else(|_| {
+                    Err(BackendError::new(name.name(), BackendErrorKind::Unknown, "its driver panicked"))
+                }),
                 () = late => Err(no_answer(name.name(), deadline)),
             }
         }
@@ -600,19 +622,51 @@ impl Engine {
         }
     }
 
+    /// Tells the store once a day which jobs there are, so that it does not forget them.
     fn touch(&mut self, now: Now) {
-        self.timers.set(now.boot + TOUCH_EVERY, Timer::Touch);
         let states = self.jobs.sorted_ids().into_iter().filter_map(|id| self.jobs.get(id));
+        self.touching = states.map(|state| state.job.name.clone()).collect();
+        self.touch_next(now);
+    }
+
+    fn touch_next(&mut self, now: Now) {
+        // Some may have been removed meanwhile.
+        self.touching.retain(|name| self.jobs.find(name.as_str()).is_some());
+        let count = self.touching.len().min(REGISTER_AT_ONCE);
+        let names: Vec<JobName> = self.touching.drain(..count).collect();
+        let states = names.iter().filter_map(|name| self.jobs.get(self.jobs.find(name.as_str())?));
         let registrations: Vec<Registration> = states.map(|state| self.registration(&state.job)).collect();
-        let (store, forget_after) = (Arc::clone(&self.store), self.settings.forget_after);
-        self.calls.push(Box::pin(async move {
-            for some in registrations.chunks(REGISTER_AT_ONCE) {
-                if let Err(error) = store.register(some, forget_after).await {
-                    return Reply::Touched { answer: Err(error) };
+        if registrations.is_empty() {
+            self.timers.set(now.boot + TOUCH_EVERY, Timer::Touch);
+            return;
+        }
+        let jobs = registrations.iter().map(|registration| registration.job.clone()).collect();
+        let (store, forget_after, sent) = (Arc::clone(&self.store), self.settings.forget_after, now.boot);
+        let call = self.with_deadline(async move { store.register(&registrations, forget_after).await });
+        self.calls.push(Box::pin(async move { Reply::Touched { jobs, sent, answer: call.await } }));
+    }
+
+    fn touched(
+        &mut self,
+        jobs: Vec<JobName>,
+        sent: Duration,
+        answer: Result<Timed<Vec<Registered>>, BackendError>,
+        now: Now,
+    ) {
+        match answer {
+            Ok(Timed { value, store_ms }) => {
+                self.store_said(store_ms, sent, now);
+                for (name, registered) in jobs.into_iter().zip(value) {
+                    self.compare_fingerprints(&name, &registered);
                 }
+                self.touch_next(now);
             }
-            Reply::Touched { answer: Ok(()) }
-        }));
+            Err(error) => {
+                self.store_failed(&error, now);
+                self.touching.clear();
+                self.timers.set(now.boot + TOUCH_AGAIN, Timer::Touch);
+            }
+        }
     }
 
     /// Something of this job will have to be trimmed in a while.

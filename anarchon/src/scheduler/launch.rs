@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Handle as RuntimeHandle;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
+use super::catch_up::complete;
 use super::clocks::{Now, StoreClock};
 use super::driver::{close, drive};
 use super::engine::{Beginning, Command, Engine, Input, REGISTER_AT_ONCE};
@@ -177,7 +178,7 @@ async fn begin(parts: Parts, inputs: mpsc::UnboundedSender<Input>, events: broad
     let mut floors: Vec<Registered> = Vec::with_capacity(jobs.len());
     for some in registrations.chunks(REGISTER_AT_ONCE) {
         let answer = in_time(&*clock, &*store, CONNECT, store.register(some, settings.forget_after)).await?;
-        floors.extend(answer.value);
+        floors.extend(complete(store.name(), some.len(), answer)?.value);
     }
     let now = Now { boot: clock.boot(), wall_ms: clock.wall_ms() };
     let ids = jobs.into_iter().zip(floors).map(|(job, floor)| engine.insert(job, floor, now)).collect::<Vec<_>>();

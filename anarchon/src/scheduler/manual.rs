@@ -62,6 +62,7 @@ impl Waiter {
 
 /// A manual claim on its way.
 pub(super) struct PendingManual {
+    under_way: bool,
     job: Arc<Job>,
     token: Token,
     exclusive: bool,
@@ -83,7 +84,7 @@ impl Engine {
         };
         let job = Arc::clone(&state.job);
         let (id, token) = (self.id(), self.random.token());
-        self.manual.insert(id, PendingManual { job, token, exclusive, tries: 0, reply });
+        self.manual.insert(id, PendingManual { under_way: false, job, token, exclusive, tries: 0, reply });
         self.send_manual(id, now);
     }
 
@@ -91,6 +92,7 @@ impl Engine {
         let store_now = self.store_ms(now);
         let Some(pending) = self.manual.get_mut(&id) else { return };
         pending.tries += 1;
+        pending.under_way = true;
         let name = pending.job.name.clone();
         let mut claim = ManualClaim::new(name, pending.token, self.instance.clone(), store_now);
         claim.exclusive = pending.exclusive;
@@ -118,6 +120,7 @@ impl Engine {
                 self.store_failed(&error, now);
                 let tries = self.manual.get(&id).map_or(TRIES, |pending| pending.tries);
                 if tries < TRIES && self.stopping.is_none() {
+                    self.manual.entry(id).and_modify(|pending| pending.under_way = false);
                     self.timers.set(now.boot + RETRY * tries, Timer::Manual(id));
                 } else if let Some(pending) = self.manual.remove(&id) {
                     let _ = pending.reply.send(Err(error.into()));
@@ -149,6 +152,11 @@ impl Engine {
                 let _ = reply.send(Err(self.manual_too_late().into()));
             }
         }
+    }
+
+    /// Drops what waits to be sent again; a claim under way is awaited.
+    pub(super) fn stop_manual(&mut self) {
+        self.manual.retain(|_, pending| pending.under_way);
     }
 
     fn manual_too_late(&self) -> BackendError {

@@ -160,7 +160,7 @@ impl<B> Scheduler<B> {
     }
 
     /// Stops claiming slots of a job on this instance. A run that goes on here is let end; nothing is deleted from the
-    /// store. Returns whether this instance had the job.
+    /// store. Returns whether this instance had the job, or was just adding it.
     ///
     /// # Errors
     /// [`Error::Stopped`] after `stop()`.

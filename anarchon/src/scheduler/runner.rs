@@ -14,6 +14,7 @@ use super::engine::{Engine, Input};
 use super::manual::Waiter;
 use super::timer::Timer;
 use crate::context::{Blocking, CancelReason, Context, ContextParts, HandlerFuture};
+use crate::error::BoxError;
 use crate::event::Event;
 use crate::extract::RunParts;
 use crate::job::Job;
@@ -56,6 +57,7 @@ pub(super) struct Run {
     /// When, since boot, its lease may be over: counted from the sending of the last answered request.
     pub(super) lease_until: Duration,
     pub(super) timeout_at: Option<Duration>,
+    timed_out: bool,
     pub(super) cancelled: Option<CancelReason>,
     /// The store has said that the lease is over.
     pub(super) lost: bool,
@@ -145,7 +147,7 @@ impl Engine {
         ));
         self.emit(Event::Started { run: key.clone(), attempt: win.attempt });
         if let Some(at) = timeout_at {
-            self.timers.set(at, Timer::Timeout(id));
+            self.time_timeout(at);
         }
         if key.manual.is_none() {
             self.local.insert(key.clone(), id);
@@ -157,6 +159,7 @@ impl Engine {
             token,
             lease_until,
             timeout_at,
+            timed_out: false,
             cancelled: None,
             lost: false,
             last: None,
@@ -201,7 +204,40 @@ impl Engine {
         }
     }
 
-    pub(super) fn timed_out(&mut self, id: u64, now: Now) {
+    /// One timer for all time-outs: one for each run would stay until its time-out, however long ago the run ended.
+    fn time_timeout(&mut self, at: Duration) {
+        if self.timeout_at.is_none_or(|set| at < set) {
+            self.timeout_at = Some(at);
+            self.timers.set(at, Timer::Timeout);
+        }
+    }
+
+    pub(super) fn check_timeouts(&mut self, now: Now) {
+        // A timer that an earlier one has replaced sets no other.
+        if self.timeout_at.is_none_or(|at| at > now.boot) {
+            return;
+        }
+        self.timeout_at = None;
+        let going = self.runs.iter_mut().filter(|(_, run)| run.last.is_none());
+        let mut over = Vec::new();
+        let mut next: Option<Duration> = None;
+        for (id, run) in going {
+            match run.timeout_at {
+                Some(at) if at <= now.boot && !run.timed_out => {
+                    run.timed_out = true;
+                    over.push(*id);
+                }
+                Some(at) if at > now.boot => next = Some(next.map_or(at, |next| next.min(at))),
+                _ => {}
+            }
+        }
+        over.into_iter().for_each(|id| self.timed_out(id, now));
+        if let Some(at) = next {
+            self.time_timeout(at);
+        }
+    }
+
+    fn timed_out(&mut self, id: u64, now: Now) {
         let grace = self.settings.stop_grace;
         let Some(run) = self.runs.get(&id).filter(|run| run.last.is_none()) else { return };
         tracing::warn!(run = %run.key, timeout = ?run.job.timeout, "the run takes longer than its time-out");
@@ -285,16 +321,27 @@ async fn run_handler(future: HandlerFuture, dropped: oneshot::Receiver<()>) -> E
         biased;
         result = &mut future => match result {
             Ok(Ok(())) => Ended::Ok,
-            Ok(Err(error)) => Ended::Failed(error_text(&with_causes(&*error))),
-            Err(panic) => Ended::Failed(error_text(&format!("panicked: {}", panic_text(&*panic)))),
+            // The error's own code may panic too, as it is shown and dropped.
+            Ok(Err(error)) => match std::panic::catch_unwind(AssertUnwindSafe(|| with_causes(error))) {
+                Ok(text) => Ended::Failed(error_text(&text)),
+                Err(panic) => Ended::Failed(panicked("panicked while its error was shown", panic)),
+            },
+            Err(panic) => Ended::Failed(panicked("panicked", panic)),
         },
         _ = dropped => Ended::Dropped,
     };
     // What the future holds may panic when it is dropped; that is the handler's failure and nobody else's.
     match std::panic::catch_unwind(AssertUnwindSafe(|| drop(future))) {
         Ok(()) => ended,
-        Err(panic) => Ended::Failed(error_text(&format!("panicked while dropped: {}", panic_text(&*panic)))),
+        Err(panic) => Ended::Failed(panicked("panicked while dropped", panic)),
     }
+}
+
+fn panicked(when: &str, panic: Box<dyn Any + Send>) -> String {
+    let text = error_text(&format!("{when}: {}", panic_text(&*panic)));
+    // What was panicked with may panic as it is dropped.
+    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(panic)));
+    text
 }
 
 /// Tells the engine that a handler has ended, also when its runtime drops the task.
@@ -319,10 +366,11 @@ impl Drop for Report {
     }
 }
 
-fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+fn with_causes(error: BoxError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
-    while let Some(error) = cause {
+    // An error may be its own cause, so what is cut off anyway is not gathered.
+    while let Some(error) = cause.filter(|_| text.len() < LONGEST_ERROR) {
         text.push_str(": ");
         text.push_str(&error.to_string());
         cause = error.source();
@@ -350,7 +398,27 @@ fn error_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::error_text;
+    use super::{error_text, with_causes};
+
+    #[derive(Debug)]
+    struct Endless;
+
+    impl std::fmt::Display for Endless {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("again")
+        }
+    }
+
+    impl std::error::Error for Endless {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(self)
+        }
+    }
+
+    #[test]
+    fn an_error_that_is_its_own_cause_is_shown_all_the_same() {
+        assert!(with_causes(Box::new(Endless)).starts_with("again: again"));
+    }
 
     #[test]
     fn an_error_text_has_no_control_characters_and_ends_at_a_character() {

@@ -41,6 +41,7 @@ impl Engine {
         self.groups.clear();
         self.adding.clear();
         self.watched.clear();
+        self.stop_manual();
         for claim in self.claims.take_unsent() {
             claim.owed().into_iter().for_each(|(run, token, until)| self.owe_return(run, token, Some(until), now));
         }

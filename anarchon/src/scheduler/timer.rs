@@ -11,6 +11,9 @@ pub(super) struct JobId {
     pub(super) generation: u32,
 }
 
+/// Fewer slots than this are not worth tidying up.
+const TIDY_ABOVE: usize = 64;
+
 /// The next slot of each job: one entry a job, in ms of the store's clock.
 #[derive(Debug, Default)]
 pub(super) struct DueSlots(BinaryHeap<Reverse<(i64, JobId)>>);
@@ -36,8 +39,11 @@ impl DueSlots {
         self.0.clear();
     }
 
-    pub(super) fn take(&mut self) -> Vec<(i64, JobId)> {
-        std::mem::take(&mut self.0).into_iter().map(|Reverse(entry)| entry).collect()
+    /// Drops the slots of removed jobs once they are most of it: a job's next slot may be years away.
+    pub(super) fn tidy(&mut self, jobs: usize, exists: impl Fn(JobId) -> bool) {
+        if self.0.len() > 2 * jobs + TIDY_ABOVE {
+            self.0.retain(|Reverse((_, job))| exists(*job));
+        }
     }
 }
 
@@ -54,8 +60,8 @@ pub(super) enum Timer {
     Beat,
     /// Some lease may be about to run out unrenewed.
     Fence,
-    /// A run has used up its time.
-    Timeout(u64),
+    /// Some run may have used up its time.
+    Timeout,
     /// A run that was told to stop has had its grace.
     Drop(u64),
     /// A run that must not be handed over has had its time while stopping.
@@ -104,5 +110,21 @@ impl Timers {
             return None;
         }
         self.heap.pop().map(|Reverse((_, _, timer))| timer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_of_removed_jobs_do_not_pile_up() {
+        let mut due = DueSlots::default();
+        for generation in 0..100_000 {
+            due.push(i64::MAX, JobId { index: 0, generation });
+            due.tidy(1, |job| job.generation == generation);
+        }
+        assert!(due.0.len() <= 67, "{}", due.0.len());
+        assert!(due.0.iter().any(|Reverse((_, job))| job.generation == 99_999));
     }
 }

@@ -144,3 +144,25 @@ async fn jittered_jobs_of_one_tick_go_in_at_most_four_groups() {
     assert_eq!(log.of("start").len(), 40);
     assert_eq!(a.client.sizes(Verb::Claim), [10, 10, 10, 10]);
 }
+
+#[tokio::test]
+async fn a_jitter_longer_than_max_late_loses_no_slot() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "1h", work(&world, &log, ms(0))).jitter("30m").add().await.unwrap();
+    world.advance(secs(10 * 3600 + 1800)).await;
+    let slots: Vec<i64> = log.of("start").iter().map(|e| e.slot / 3600).collect();
+    assert_eq!(slots, (1..=10).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_store_call_that_panics_is_a_failed_call() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "10s", work(&world, &log, ms(0))).jitter("0s").add().await.unwrap();
+    a.client.fail_next(Verb::Claim, Fault::Panic);
+    a.client.fail_next(Verb::Finish, Fault::Panic);
+    world.advance(secs(25)).await;
+    assert_eq!(log.starts(), ["a 10 #1", "a 20 #1"]);
+    assert!(a.events().iter().any(|e| matches!(e, Event::StoreTrouble { .. })));
+}

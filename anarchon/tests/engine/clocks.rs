@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use anarchon::testing::{FaultyBackend, ManualClock};
+use anarchon::testing::{Fault, FaultyBackend, ManualClock, Verb};
 use anarchon::{Clock as _, Event, MemoryBackend, Overlap};
 
 use crate::world::{Instance, Log, START, World, at, ms, secs, work};
@@ -93,4 +93,48 @@ async fn a_skew_that_appears_while_running_is_an_event() {
     assert!(
         a.events().iter().any(|e| matches!(e, Event::ClockSkew { offset_ms } if (-6100..=-4900).contains(offset_ms)))
     );
+}
+
+#[tokio::test]
+async fn an_at_job_whose_time_a_jumping_clock_passed_and_came_back_from_still_runs() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.at("once", "2026-01-15T11:00:00", work(&world, &log, ms(0))).add().await.unwrap();
+    world.advance(secs(60)).await;
+    world.clock.set_wall(at(86_400)).await;
+    world.advance(secs(60)).await;
+    assert_eq!(log.all(), []);
+    world.clock.set_wall(at(120)).await;
+    world.advance(secs(3600)).await;
+    assert_eq!(log.starts(), ["a 3600 #1"]);
+}
+
+#[tokio::test]
+async fn a_daily_registration_that_is_never_answered_is_repeated_soon() {
+    let world = World::new();
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "30d", async || {}).add().await.unwrap();
+    world.advance(secs(86_000)).await;
+    let before = a.client.calls(Verb::Register);
+    a.client.fail_each(Verb::Register, Some(Fault::Swallow));
+    world.advance(secs(401)).await;
+    assert_eq!(a.client.calls(Verb::Register), before + 1);
+    a.client.fail_each(Verb::Register, None);
+    world.advance(secs(3600)).await;
+    assert_eq!(a.client.calls(Verb::Register), before + 2);
+    world.advance(secs(3600)).await;
+    assert_eq!(a.client.calls(Verb::Register), before + 2);
+}
+
+#[tokio::test]
+async fn within_a_day_an_older_instance_learns_of_a_newer_schedule_too() {
+    let (world, log) = (World::new(), Log::default());
+    let old = world.instance("old").await;
+    old.scheduler.every("job", "2h", work(&world, &log, ms(0))).add().await.unwrap();
+    world.advance(secs(50_000)).await;
+    let new = world.instance("new").await;
+    new.scheduler.every("job", "3h", work(&world, &log, ms(0))).add().await.unwrap();
+    world.advance(secs(40_000)).await;
+    let disagree = |e: &Event| matches!(e, Event::FingerprintMismatch { instance, .. } if &**instance == "new");
+    assert_eq!(old.events().iter().filter(|e| disagree(e)).count(), 1);
 }

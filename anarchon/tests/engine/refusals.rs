@@ -1,6 +1,6 @@
 use anarchon::{ClaimOnlyMemoryBackend, Data, Error, MemoryBackend, Scheduler, State, interval};
 
-use crate::world::World;
+use crate::world::{Log, World, ms, secs, work};
 
 #[derive(Clone)]
 struct Database;
@@ -106,4 +106,34 @@ async fn a_claim_only_store_refuses_what_outlasts_its_memory() {
     s.every("job", "1h", plain).max_late("30s").add().await.unwrap();
     s.stop().await.unwrap();
     assert_eq!(interval::format(std::time::Duration::from_secs(60)), "1m");
+}
+
+#[tokio::test]
+async fn a_duration_without_end_is_refused_and_stops_no_engine() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    let forever = std::time::Duration::MAX;
+    let refused = [
+        a.scheduler.every("x", "1s", async || {}).timeout(forever).add().await,
+        a.scheduler.every("x", "1s", async || {}).max_late(forever).add().await,
+        a.scheduler.every("x", "1s", async || {}).takeover_within(forever).add().await,
+        a.scheduler.every("x", forever, async || {}).add().await,
+    ];
+    for error in refused {
+        assert!(error.unwrap_err().to_string().contains("too long"));
+    }
+    let century = "36525d";
+    a.scheduler
+        .every("job", "1s", work(&world, &log, ms(0)))
+        .timeout(century)
+        .max_late(century)
+        .catch_up(century)
+        .takeover_within(century)
+        .retry_failed(century)
+        .add()
+        .await
+        .unwrap();
+    a.scheduler.at("once", "2026-01-15T10:00:01", work(&world, &log, ms(0))).jitter(century).add().await.unwrap();
+    world.advance(secs(3)).await;
+    assert_eq!(log.starts().len(), 2);
 }

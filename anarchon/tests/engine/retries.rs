@@ -183,3 +183,37 @@ async fn a_timed_out_attempt_is_retried_on_any_instance() {
     assert_eq!(attempts.iter().map(|a| a.status.unwrap()).collect::<Vec<_>>(), [AttemptStatus::TimedOut; 2]);
     assert_eq!(attempts[1].run_status, Some(Status::TimedOut));
 }
+
+#[tokio::test]
+async fn each_of_many_runs_has_a_time_out_of_its_own() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    for (job, timeout) in [("c", "30s"), ("a", "10s"), ("b", "20s"), ("d", "36525d")] {
+        let handler = work(&world, &log, secs(100));
+        a.scheduler.every(job, "1h", handler).timeout(timeout).jitter("0s").add().await.unwrap();
+    }
+    world.advance(secs(3800)).await;
+    let cancelled: Vec<i64> = log.of("cancelled: time-out").iter().map(|e| e.at_ms - 3_600_000).collect();
+    assert_eq!(cancelled, [10_000, 20_000, 30_000]);
+    assert_eq!(log.of("end").len(), 1);
+}
+
+#[derive(Debug)]
+struct Nasty;
+impl std::fmt::Display for Nasty {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("no words")
+    }
+}
+impl std::error::Error for Nasty {}
+
+#[tokio::test]
+async fn an_error_that_cannot_be_shown_is_a_failure_all_the_same() {
+    let world = World::new();
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "1h", async || Err::<(), _>(Nasty)).jitter("0s").add().await.unwrap();
+    world.advance(secs(3700)).await;
+    let attempts = a.attempts("job").await;
+    assert_eq!(attempts.len(), 1, "{attempts:?}");
+    assert_eq!(attempts[0].status, Some(AttemptStatus::Failed));
+}

@@ -1,4 +1,5 @@
-use anarchon::{Event, Overlap, Record, SkipReason};
+use anarchon::testing::{Fault, Verb};
+use anarchon::{Error, Event, Overlap, Record, SkipReason};
 
 use crate::world::{Log, START, World, at, ms, secs, work};
 
@@ -331,4 +332,43 @@ async fn a_late_run_does_not_move_the_grid() {
     world.advance(secs(100)).await;
     assert!(log.of("start").iter().all(|e| e.slot % 10 == 0), "{:?}", log.starts());
     assert!(log.of("start").len() >= 8);
+}
+
+async fn a_job_that_the_store_refuses_to_register_does_not_take_others_with_it() {
+    let world = World::new();
+    let a = world.instance("a").await;
+    a.client.refuse_job("bad");
+    a.client.fail_next(Verb::Register, Fault::HoldReply);
+    let first = a.scheduler.every("first", "1s", async || {}).add();
+    let good = a.scheduler.every("good", "1s", async || {}).add();
+    let bad = a.scheduler.every("bad", "1s", async || {}).add();
+    let fine = a.scheduler.every("fine", "1s", async || {}).add();
+    let let_go = async {
+        world.advance(ms(10)).await;
+        a.client.let_go();
+    };
+    let (first, good, bad, fine, ()) = tokio::join!(first, good, bad, fine, let_go);
+    first.unwrap();
+    good.unwrap();
+    fine.unwrap();
+    assert!(bad.is_err());
+}
+
+#[tokio::test]
+async fn a_job_removed_while_it_is_being_added_stays_away() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.client.fail_next(Verb::Register, Fault::HoldReply);
+    let scheduler = a.scheduler.clone();
+    let handler = work(&world, &log, ms(0));
+    let adding = tokio::spawn(async move { scheduler.every("job", "1s", handler).add().await });
+    world.advance(ms(10)).await;
+    assert!(a.scheduler.remove("job").await.unwrap());
+    a.client.let_go();
+    world.advance(secs(5)).await;
+    assert!(!matches!(adding.await.unwrap(), Ok(()) | Err(Error::Stopped)));
+    assert_eq!(log.all(), []);
+    a.scheduler.every("job", "1s", work(&world, &log, ms(0))).overlap(Overlap::Allow).add().await.unwrap();
+    world.advance(secs(2)).await;
+    assert!(!log.all().is_empty());
 }

@@ -238,3 +238,49 @@ async fn a_silent_store_costs_a_stop_with_a_claim_in_flight_one_call() {
     world.advance(ms(110)).await;
     stop(&world, &a, ms(5400)).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_claim_that_was_to_be_asked_again_is_not_sent_while_stopping() {
+    let (world, log) = (World::new(), Log::default());
+    let b = world.instance("b").await;
+    b.scheduler.every("job", "1h", work(&world, &log, secs(100))).jitter("0s").add().await.unwrap();
+    b.scheduler.run_now_exclusive("job").await.unwrap();
+    world.advance(secs(3601 - 3600)).await;
+    let a = world.instance("a").await;
+    a.scheduler.every("other", "1h", work(&world, &log, secs(18))).jitter("0s").max_attempts(1).add().await.unwrap();
+    world.advance(secs(3590)).await;
+    b.scheduler.run_now_exclusive("job").await.unwrap();
+    b.scheduler.remove("job").await.unwrap();
+    world.advance(secs(20)).await;
+    a.client.fail_next(Verb::Claim, Fault::HoldReply);
+    let scheduler = a.scheduler.clone();
+    scheduler.every("job", "1h", work(&world, &log, secs(1))).catch_up("10m").add().await.unwrap();
+    world.advance(ms(500)).await;
+    let scheduler = a.scheduler.clone();
+    let stopping = tokio::spawn(async move { scheduler.stop().await });
+    world.advance(ms(10)).await;
+    let before = a.client.calls(Verb::Claim);
+    a.client.let_go();
+    world.advance(secs(5)).await;
+    assert_eq!(a.client.calls(Verb::Claim), before, "no claim is sent while stopping");
+    world.advance(secs(20)).await;
+    stopping.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_manual_claim_is_not_repeated_while_stopping() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "1h", work(&world, &log, secs(1))).add().await.unwrap();
+    a.client.fail_next(Verb::ClaimManual, Fault::Fail(BackendErrorKind::Unknown));
+    a.client.fail_next(Verb::ClaimManual, Fault::Fail(BackendErrorKind::Unknown));
+    let scheduler = a.scheduler.clone();
+    let manual = tokio::spawn(async move { scheduler.run_now("job").await });
+    world.advance(ms(120)).await;
+    assert_eq!(a.client.calls(Verb::ClaimManual), 2);
+    stop(&world, &a, ms(1)).await.unwrap();
+    assert!(matches!(manual.await.unwrap(), Err(Error::Stopped)));
+    world.advance(secs(10)).await;
+    assert_eq!(a.client.calls(Verb::ClaimManual), 2);
+    assert_eq!(log.all(), []);
+}
