@@ -334,6 +334,7 @@ async fn a_late_run_does_not_move_the_grid() {
     assert!(log.of("start").len() >= 8);
 }
 
+#[tokio::test]
 async fn a_job_that_the_store_refuses_to_register_does_not_take_others_with_it() {
     let world = World::new();
     let a = world.instance("a").await;

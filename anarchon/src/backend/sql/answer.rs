@@ -3,9 +3,9 @@
 //!
 //! | verb | columns |
 //! |---|---|
-//! | claim, manual claim | job, what was decided, the clock; the run's status, `until_ms`, `max_attempts`; the status, number, fence, reason and slot of the attempt with the claim's token; slot, id and `until_ms` of a run in the way (one row for each of these, or one row) |
+//! | claim, manual claim | job, what was decided, the clock; the run's status, `until_ms`, `max_attempts`, latest attempt, its fence and reason, slot; the status of an ended attempt with the claim's token; slot, id and `until_ms` of a run in the way (one row for each of these, or one row) |
 //! | heartbeat | the number of the request, the clock, 1 if it was renewed, 2 if the row is locked |
-//! | finish, release | the number of the request, the clock, the run's status and `until_ms`, the status of the attempt with that token |
+//! | finish, release | the number of the request, the clock, the run's status and `until_ms`, the status of the ended attempt with that token |
 //! | active | the clock; job, slot, id, status, number, `until_ms` and the instance of the latest attempt (NULLs if there is no run) |
 //! | register | job, ident, touched, floor, fingerprint, instance, and the last three as they were before |
 
@@ -108,12 +108,12 @@ pub(super) fn claim(claim: &RunClaim, rows: &[&Row]) -> Read<Timed<ClaimOutcome>
         "stale" => ClaimOutcome::Late(Lateness::Stale),
         "early" => ClaimOutcome::Early { wait: left(claim.slot.ms()) },
         "again" | "take" | "start" => ClaimOutcome::Won {
-            attempt: small(row, 7)?,
-            fence: fence(row, 8)?,
-            reason: reason(row, 9)?,
+            attempt: small(row, 6)?,
+            fence: fence(row, 7)?,
+            reason: reason(row, 8)?,
             max_attempts: small(row, 5)?,
         },
-        "ended" => match attempt_status(row, 6)? {
+        "ended" => match attempt_status(row, 10)? {
             Some(ended) => ClaimOutcome::Done { status: lease::attempt_as_run(ended) },
             None => return Err(missing()),
         },
@@ -155,7 +155,7 @@ pub(super) fn manual(rows: &[Row]) -> Read<Timed<ManualOutcome>> {
     let row = rows.first().ok_or_else(missing)?;
     let outcome = match row.text(1)? {
         "newer" => return Err(newer()),
-        "manual" | "again manual" => ManualOutcome::Won { slot: Slot::from_ms(row.int(10)?), fence: fence(row, 8)? },
+        "manual" | "again manual" => ManualOutcome::Won { slot: Slot::from_ms(row.int(9)?), fence: fence(row, 7)? },
         "manual overlap" => ManualOutcome::Overlap,
         "stale" | "ended manual" => ManualOutcome::Late,
         other => return Err(misread("decision", other)),

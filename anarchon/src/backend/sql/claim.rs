@@ -7,7 +7,7 @@
 use super::Sql;
 use super::client::{Statement, Value};
 use super::dialect::SqlDialect;
-use super::schema::{NEWEST, SKIP_ID};
+use super::schema::{NEWEST, OPEN_ATTEMPT, SKIP_ID};
 use super::stage::{EXCLUSIVE, MANUAL, REQUEST};
 use crate::lease::MAX_RELEASES;
 
@@ -49,10 +49,10 @@ impl ClaimTexts {
         let rest = [
             sql.floors(size),
             sql.end_attempts(size),
-            sql.start_attempts(size),
             sql.close_runs(size),
             sql.continue_runs(size),
             sql.start_runs(size),
+            sql.skip_slots(size),
             sql.keep_jobs(size),
             sql.read_answers(size),
         ];
@@ -121,14 +121,12 @@ impl<D: SqlDialect> Sql<'_, D> {
         let other = "NOT (r.id = '' AND r.slot = j.c_slot)";
         format!(
             "CASE WHEN (SELECT m.v FROM {meta} m WHERE m.k = 'format') > {NEWEST} THEN 'newer' \
-             WHEN {manual} THEN CASE coalesce((SELECT max(a.status) FROM {runs} z JOIN {attempts} a \
-                 ON a.job = z.job AND a.slot = z.slot AND a.id = z.id AND a.token = j.c_token \
-                 WHERE z.job = j.job AND z.id = j.c_token), '') \
-               WHEN 'running' THEN 'again manual' WHEN '' THEN CASE \
-                 WHEN j.c_now > j.c_valid THEN 'stale' \
-                 WHEN j.c_kind = '{EXCLUSIVE}' AND {live_at_all} THEN 'manual overlap' \
-                 ELSE 'manual' END \
-               ELSE 'ended manual' END \
+             WHEN {manual} THEN CASE \
+               WHEN EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = j.job AND r.token = j.c_token) THEN 'again manual' \
+               WHEN EXISTS (SELECT 1 FROM {attempts} a WHERE a.job = j.job AND a.id = j.c_token) THEN 'ended manual' \
+               WHEN j.c_now > j.c_valid THEN 'stale' \
+               WHEN j.c_kind = '{EXCLUSIVE}' AND {live_at_all} THEN 'manual overlap' \
+               ELSE 'manual' END \
              WHEN j.c_now > j.c_valid THEN 'stale' \
              WHEN j.c_slot > j.c_now THEN 'early' \
              ELSE (SELECT CASE \
@@ -140,7 +138,7 @@ impl<D: SqlDialect> Sql<'_, D> {
                  WHEN j.paused_at IS NOT NULL THEN 'paused' \
                  WHEN j.c_skip = 1 AND {live} THEN 'overlap' \
                  ELSE 'take' END \
-               WHEN (SELECT s.last_slot FROM {runs} s WHERE s.job = j.job AND s.id = '{SKIP_ID}' \
+               WHEN (SELECT s.last_slot FROM {attempts} s WHERE s.job = j.job AND s.id = '{SKIP_ID}' \
                  AND s.slot <= j.c_slot ORDER BY s.slot DESC LIMIT 1) >= j.c_slot THEN 'skipped' \
                WHEN j.c_kind = 'takeover' THEN 'gone' \
                WHEN j.c_slot <= j.trim_mark THEN 'trimmed' \
@@ -178,48 +176,20 @@ impl<D: SqlDialect> Sql<'_, D> {
         )
     }
 
-    /// Ends the attempts that are lost now, and notes what is superseded.
+    /// Ends the attempts that are lost now: writes them into the history, while their runs still hold them.
     pub(super) fn end_attempts(&self, size: usize) -> String {
         let t = self.tables;
         format!(
-            "UPDATE {attempts} AS a SET \
-             note = CASE WHEN a.status = 'running' THEN a.note ELSE 'superseded' END, \
-             ended_at = CASE WHEN a.status = 'running' THEN (SELECT j.c_now FROM {stage} j WHERE {of}) \
-               ELSE a.ended_at END, \
-             status = CASE WHEN a.status = 'running' THEN 'lost' ELSE a.status END \
-             WHERE (a.job, a.slot, a.id, a.token) IN (\
-               SELECT r.job, r.slot, r.id, r.last_token FROM {stage} j CROSS JOIN {runs} r \
-               WHERE {staged} AND r.open_job = j.job AND {ACTS} AND ((r.token IS NOT NULL AND ({closed} \
-                 OR (j.c_do = 'take' AND r.id = '' AND r.slot = j.c_slot))) OR ({SUPERSEDED} AND NOT {closed})))",
+            "INSERT INTO {attempts} ({OPEN_ATTEMPT}, status, ended_at) \
+             SELECT r.job, r.id, r.slot, r.token, r.attempt, r.fence, r.reason, r.instance_id, r.claimed_at, \
+             'lost', j.c_now FROM {stage} j CROSS JOIN {runs} r \
+             WHERE {staged} AND r.open_job = j.job AND r.token IS NOT NULL AND {ACTS} \
+             AND ({closed} OR (j.c_do = 'take' AND r.id = '' AND r.slot = j.c_slot))",
             attempts = t.attempts,
             stage = self.stage(),
             runs = t.runs,
-            of = self.stage_of("a"),
             staged = self.staged(size),
             closed = closed_now(),
-        )
-    }
-
-    /// Records the attempts that start. Before the runs change, whose state is the reason.
-    fn start_attempts(&self, size: usize) -> String {
-        let t = self.tables;
-        format!(
-            "INSERT INTO {attempts} (job, slot, id, token, attempt, fence, reason, instance_id, status, claimed_at) \
-             SELECT j.job, CASE j.c_do WHEN 'manual' THEN j.c_now ELSE j.c_slot END, \
-             CASE j.c_do WHEN 'manual' THEN j.c_token ELSE '' END, j.c_token, \
-             CASE j.c_do WHEN 'take' THEN r.attempt + 1 ELSE 1 END, {fence}, \
-             CASE j.c_do WHEN 'manual' THEN 'manual' \
-               WHEN 'start' THEN CASE j.c_kind WHEN 'catch-up' THEN 'catch-up' ELSE 'scheduled' END \
-               ELSE CASE WHEN r.status = 'waiting' THEN 'retry' WHEN r.token IS NOT NULL THEN 'takeover' \
-                 ELSE 'hand-over' END END, \
-             j.c_instance, 'running', j.c_now \
-             FROM {stage} j LEFT JOIN {runs} r ON r.job = j.job AND r.id = '' AND r.slot = j.c_slot \
-             WHERE {staged} AND {STARTS}",
-            attempts = t.attempts,
-            stage = self.stage(),
-            runs = t.runs,
-            fence = self.dialect.greatest("j.fence + 1", "j.c_now"),
-            staged = self.staged(size),
         )
     }
 
@@ -227,6 +197,8 @@ impl<D: SqlDialect> Sql<'_, D> {
     pub(super) fn close_runs(&self, size: usize) -> String {
         format!(
             "UPDATE {runs} AS r SET \
+             note = CASE WHEN EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {SUPERSEDED} AND NOT {closed}) \
+               THEN 'superseded' ELSE r.note END, \
              status = CASE WHEN r.status = 'running' THEN 'dead' WHEN r.last_ended = 'timed_out' THEN 'timed_out' \
                ELSE 'failed' END, \
              last_ended = CASE WHEN r.token IS NULL THEN r.last_ended ELSE 'lost' END, \
@@ -246,59 +218,84 @@ impl<D: SqlDialect> Sql<'_, D> {
         let of = |column: &str| format!("(SELECT {column} FROM {stage} j WHERE {of_run})");
         let (token, lease) = (of("j.c_token"), of("j.c_now + j.c_lease"));
         // What holds our token already is only renewed.
-        let ours = format!("r.token = {token}");
+        let unless_ours = |column: &str, value: &str| {
+            format!("{column} = CASE WHEN r.token = {token} THEN r.{column} ELSE {value} END")
+        };
+        let lost = |column: &str, value: &str| {
+            format!("{column} = CASE WHEN r.token IS NULL OR r.token = {token} THEN r.{column} ELSE {value} END")
+        };
+        let reason = "CASE WHEN r.status = 'waiting' THEN 'retry' WHEN r.token IS NULL THEN 'hand-over' \
+             ELSE 'takeover' END";
+        let fence = of(&self.dialect.greatest("j.fence + 1", "j.c_now"));
+        let set = [
+            format!(
+                "until_ms = CASE WHEN r.token = {token} THEN {} ELSE {lease} END",
+                self.dialect.greatest("r.until_ms", &lease)
+            ),
+            unless_ours("attempt", "r.attempt + 1"),
+            unless_ours("reason", reason),
+            unless_ours("fence", &fence),
+            unless_ours("instance_id", &of("j.c_instance")),
+            unless_ours("claimed_at", &of("j.c_now")),
+            lost("failures", "r.failures + 1"),
+            lost("last_ended", "'lost'"),
+            "status = 'running'".to_owned(),
+            format!("last_token = {token}"),
+            format!("token = {token}"),
+        ];
         format!(
-            "UPDATE {runs} AS r SET \
-             until_ms = CASE WHEN {ours} THEN {renewed} ELSE {lease} END, \
-             status = 'running', \
-             attempt = CASE WHEN {ours} THEN r.attempt ELSE r.attempt + 1 END, \
-             failures = CASE WHEN {ours} OR r.token IS NULL THEN r.failures ELSE r.failures + 1 END, \
-             last_ended = CASE WHEN {ours} OR r.token IS NULL THEN r.last_ended ELSE 'lost' END, \
-             last_token = {token}, \
-             token = {token} \
+            "UPDATE {runs} AS r SET {set} \
              WHERE (r.job, r.id, r.slot) IN (SELECT j.job, '', j.c_slot FROM {stage} j \
                WHERE {staged} AND j.c_do IN ('again', 'take'))",
             runs = self.tables.runs,
-            renewed = self.dialect.greatest("r.until_ms", &lease),
+            set = set.join(", "),
             staged = self.staged(size),
         )
     }
 
-    /// Makes the runs that start, and the records of slots that are skipped: one that ends at the slot before ours by
-    /// our own schedule, for the same reason, and with no run and no other record since, is extended.
+    /// Makes the runs that start.
     fn start_runs(&self, size: usize) -> String {
-        let (t, d) = (self.tables, self.dialect);
         format!(
-            "INSERT INTO {target} (job, id, slot, status, open_job, attempt, token, last_token, until_ms, max_attempts, \
-             retry_ms, within_ms, counts, last_slot, skip_count, skip_reason) \
-             SELECT j.job, \
-             CASE j.c_do WHEN 'start' THEN '' WHEN 'manual' THEN j.c_token ELSE '{SKIP_ID}' END, \
-             CASE j.c_do WHEN 'start' THEN j.c_slot WHEN 'manual' THEN j.c_now ELSE coalesce((\
-               SELECT s.slot FROM {runs} s WHERE s.job = j.job AND s.id = '{SKIP_ID}' AND s.slot <= j.c_previous \
-               AND s.last_slot = j.c_previous AND s.last_slot < j.c_slot \
-               AND j.c_do = CASE s.skip_reason WHEN 'paused' THEN 'skip paused' ELSE 'skip overlap' END \
-               AND NOT EXISTS (SELECT 1 FROM {runs} n WHERE n.job = j.job AND n.id = '{SKIP_ID}' AND n.slot > s.slot \
-                 AND n.last_slot < j.c_slot) \
-               AND NOT EXISTS (SELECT 1 FROM {runs} n WHERE n.job = j.job AND n.id = '' AND n.slot > s.last_slot \
-                 AND n.slot < j.c_slot)), j.c_slot) END, \
-             CASE WHEN {STARTS} THEN 'running' ELSE 'skipped' END, \
-             CASE WHEN {STARTS} THEN j.job END, \
-             CASE WHEN {STARTS} THEN 1 ELSE 0 END, \
-             CASE WHEN {STARTS} THEN j.c_token END, \
-             CASE WHEN {STARTS} THEN j.c_token END, \
-             CASE WHEN {STARTS} THEN j.c_now + j.c_lease ELSE j.c_now END, \
-             j.c_max, j.c_retry, j.c_within, \
-             CASE WHEN j.c_do = 'start' OR j.c_kind = '{EXCLUSIVE}' THEN 1 ELSE 0 END, \
-             CASE WHEN {STARTS} THEN NULL ELSE j.c_slot END, \
-             CASE WHEN {STARTS} THEN NULL ELSE 1 END, \
-             CASE j.c_do WHEN 'skip paused' THEN 'paused' WHEN 'skip overlap' THEN 'overlap' END \
-             FROM {stage} j WHERE {staged} AND j.c_do IN ('start', 'manual', 'skip paused', 'skip overlap') \
+            "INSERT INTO {runs} (job, id, slot, status, open_job, attempt, token, last_token, fence, reason, instance_id, \
+             claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts) \
+             SELECT j.job, CASE j.c_do WHEN 'manual' THEN j.c_token ELSE '' END, \
+             CASE j.c_do WHEN 'manual' THEN j.c_now ELSE j.c_slot END, 'running', j.job, 1, j.c_token, j.c_token, {fence}, \
+             CASE WHEN j.c_do = 'manual' THEN 'manual' WHEN j.c_kind = 'catch-up' THEN 'catch-up' ELSE 'scheduled' END, \
+             j.c_instance, j.c_now, j.c_now + j.c_lease, j.c_max, j.c_retry, j.c_within, \
+             CASE j.c_kind WHEN '{MANUAL}' THEN 0 ELSE 1 END \
+             FROM {stage} j WHERE {staged} AND j.c_do IN ('start', 'manual')",
+            runs = self.tables.runs,
+            fence = self.dialect.greatest("j.fence + 1", "j.c_now"),
+            stage = self.stage(),
+            staged = self.staged(size),
+        )
+    }
+
+    /// Records the slots that are skipped: a record that ends at the slot before ours by our own schedule, for the same
+    /// reason, and with no run and no other record since, is extended.
+    fn skip_slots(&self, size: usize) -> String {
+        let (t, d) = (self.tables, self.dialect);
+        let reason = "CASE j.c_do WHEN 'skip paused' THEN 'paused' ELSE 'overlap' END";
+        format!(
+            "INSERT INTO {target} ({OPEN_ATTEMPT}, status, last_slot, skip_count) \
+             SELECT j.job, '{SKIP_ID}', coalesce((\
+               SELECT s.slot FROM {attempts} s WHERE s.job = j.job AND s.id = '{SKIP_ID}' AND s.slot <= j.c_previous \
+               AND s.last_slot = j.c_previous AND s.last_slot < j.c_slot AND s.reason = {reason} \
+               AND NOT EXISTS (SELECT 1 FROM {attempts} n WHERE n.job = j.job AND n.id = '{SKIP_ID}' \
+                 AND n.slot > s.slot AND n.last_slot < j.c_slot) \
+               AND NOT EXISTS (SELECT 1 FROM {attempts} n WHERE n.job = j.job AND n.id = '' \
+                 AND n.slot > s.last_slot AND n.slot < j.c_slot) \
+               AND NOT EXISTS (SELECT 1 FROM {runs} n WHERE n.open_job = j.job AND n.id = '' \
+                 AND n.slot > s.last_slot AND n.slot < j.c_slot)), j.c_slot), \
+             '', 0, 0, {reason}, j.c_instance, j.c_now, 'skipped', j.c_slot, 1 \
+             FROM {stage} j WHERE {staged} AND j.c_do IN ('skip paused', 'skip overlap') \
              {conflict} last_slot = {last}, skip_count = {count} + 1",
-            target = d.upsert_target(&t.runs),
+            target = d.upsert_target(&t.attempts),
+            attempts = t.attempts,
             runs = t.runs,
             stage = self.stage(),
             staged = self.staged(size),
-            conflict = d.on_conflict_update("job, id, slot"),
+            conflict = d.on_conflict_update("job, id, slot, token"),
             last = d.incoming("last_slot"),
             count = d.existing("skip_count"),
         )
@@ -328,12 +325,12 @@ impl<D: SqlDialect> Sql<'_, D> {
         let manual = format!("j.c_kind IN ('{MANUAL}', '{EXCLUSIVE}')");
         format!(
             "SELECT j.job, j.c_do, j.c_now, r.status, r.until_ms, r.max_attempts, \
-             a.status, a.attempt, a.fence, a.reason, a.slot, b.slot, b.id, b.until_ms \
+             r.attempt, r.fence, r.reason, r.slot, a.status, b.slot, b.id, b.until_ms \
              FROM {stage} j \
-             LEFT JOIN {runs} r ON r.job = j.job AND r.id = '' AND r.slot = j.c_slot \
-             LEFT JOIN {attempts} a ON a.job = j.job AND a.id = CASE WHEN {manual} THEN j.c_token ELSE '' END \
-               AND a.token = j.c_token AND a.slot = CASE WHEN {manual} THEN (SELECT max(z.slot) FROM {runs} z \
-                 WHERE z.job = j.job AND z.id = j.c_token) ELSE j.c_slot END \
+             LEFT JOIN {runs} r ON r.job = j.job AND r.id = CASE WHEN {manual} THEN j.c_token ELSE '' END \
+               AND r.slot = CASE WHEN {manual} THEN (SELECT max(z.slot) FROM {runs} z \
+                 WHERE z.open_job = j.job AND z.id = j.c_token) ELSE j.c_slot END \
+             LEFT JOIN {attempts} a ON a.job = j.job AND a.id = '' AND a.slot = j.c_slot AND a.token = j.c_token \
              LEFT JOIN {runs} b ON b.open_job = CASE WHEN j.c_do IN ('overlap', 'skip overlap') THEN j.job END \
                AND b.status = 'running' AND b.counts = 1 AND (b.until_ms > j.c_now OR b.id = '') \
                AND NOT (b.id = '' AND b.slot = j.c_slot) \

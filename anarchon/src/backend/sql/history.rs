@@ -17,19 +17,23 @@ impl<D: SqlDialect> Sql<'_, D> {
     /// Reads the newest attempts and the newest records of skipped slots, `limit` of each.
     pub(super) fn history(&self, job: &JobName, limit: u32) -> Statement {
         let t = self.tables;
+        let order = "ORDER BY h.slot DESC, h.claimed_at DESC, h.attempt DESC, h.fence LIMIT ?";
         let sql = format!(
             "SELECT a.slot, a.id, a.token, a.attempt, a.fence, a.reason, a.instance_id, a.status, a.claimed_at, \
-             a.ended_at, a.error, a.note, r.status FROM (SELECT * FROM {attempts} h WHERE h.job = ? \
-             ORDER BY h.slot DESC, h.claimed_at DESC, h.attempt DESC, h.fence LIMIT ?) a \
+             a.ended_at, a.error, CASE WHEN a.token = r.last_token THEN coalesce(r.note, a.note) ELSE a.note END, r.status \
+             FROM (SELECT * FROM {attempts} h WHERE h.job = ? AND h.id <> '{SKIP_ID}' {order}) a \
              LEFT JOIN {runs} r ON r.job = a.job AND r.id = a.id AND r.slot = a.slot \
-             UNION ALL SELECT s.slot, s.id, NULL, s.skip_count, 0, s.skip_reason, NULL, NULL, s.last_slot, \
-             NULL, NULL, NULL, NULL FROM (SELECT * FROM {runs} h WHERE h.job = ? AND h.id = '{SKIP_ID}' \
+             UNION ALL SELECT o.slot, o.id, o.token, o.attempt, o.fence, o.reason, o.instance_id, 'running', o.claimed_at, \
+             NULL, NULL, o.note, o.status \
+             FROM (SELECT * FROM {runs} h WHERE h.open_job = ? AND h.token IS NOT NULL {order}) o \
+             UNION ALL SELECT s.slot, s.id, s.token, s.skip_count, s.fence, s.reason, s.instance_id, s.status, s.last_slot, \
+             NULL, NULL, NULL, NULL FROM (SELECT * FROM {attempts} h WHERE h.job = ? AND h.id = '{SKIP_ID}' \
              ORDER BY h.last_slot DESC LIMIT ?) s",
             attempts = t.attempts,
             runs = t.runs,
         );
-        let job = Value::from(job.as_str());
-        Statement::new(sql, vec![job.clone(), limit.into(), job, limit.into()])
+        let (job, limit) = (Value::from(job.as_str()), Value::from(limit));
+        Statement::new(sql, vec![job.clone(), limit.clone(), job.clone(), limit.clone(), job, limit])
     }
 
     /// Drops what is beyond the retention that all of these trims share; each names another job. The rows that go are
@@ -42,20 +46,24 @@ impl<D: SqlDialect> Sql<'_, D> {
         names.resize(size, Value::Null);
         let named = if self.stages_apart() { Vec::new() } else { names.clone() };
         let with = |before: Vec<Value>, names: &[Value]| before.into_iter().chain(names.iter().cloned()).collect();
-        let among = self.among_staged("r.job", size);
         let ttl = first.retention.ttl.map(millis);
         let keep = i64::from(first.retention.size);
-        // The newest slot of what is beyond `size` records, as a bound: none when there are no more than that, and
-        // above everything when none is kept.
-        let bound = |slots: &str, column: &str| {
+        // The oldest slot that is kept, of the newest `size` records: none when there are no more than that, and above
+        // everything when none is kept.
+        let bound = |slots: &str| {
             format!(
-                "(SELECT CASE WHEN EXISTS (SELECT 1 {slots} LIMIT 1 OFFSET ?) THEN CASE WHEN ? = 0 THEN {max} \
-                 ELSE (SELECT {column} {slots} ORDER BY {column} DESC LIMIT 1 OFFSET ?) END END)",
+                "(CASE WHEN ({slots} DESC LIMIT 1 OFFSET ?) IS NULL THEN NULL WHEN ? = 0 THEN {max} \
+                 ELSE ({slots} DESC LIMIT 1 OFFSET ?) END)",
                 max = i64::MAX
             )
         };
-        let attempts = format!("FROM {} a WHERE a.job = j.job", t.attempts);
-        let skips = format!("FROM {} s WHERE s.job = j.job AND s.id = '{SKIP_ID}'", t.runs);
+        let attempts = format!(
+            "SELECT a.slot FROM {} a WHERE a.job = j.job AND a.id <> '{SKIP_ID}' \
+             UNION ALL SELECT r.slot FROM {} r WHERE r.open_job = j.job AND r.token IS NOT NULL ORDER BY 1",
+            t.attempts, t.runs
+        );
+        let skips =
+            format!("SELECT s.last_slot FROM {} s WHERE s.job = j.job AND s.id = '{SKIP_ID}' ORDER BY 1", t.attempts);
         let values = [
             ("c_now", d.clock().to_owned()),
             ("c_do", "'trim'".to_owned()),
@@ -63,9 +71,9 @@ impl<D: SqlDialect> Sql<'_, D> {
             ("c_skip", "0".to_owned()),
             ("c_limit", "?".to_owned()),
             ("c_within", "?".to_owned()),
-            ("c_floor", bound(&attempts, "a.slot")),
-            ("c_previous", bound(&skips, "s.last_slot")),
-            ("c_slot", format!("(SELECT a.slot {attempts} ORDER BY a.slot LIMIT 1 OFFSET {TRIM_AT_ONCE})")),
+            ("c_floor", bound(&attempts)),
+            ("c_previous", bound(&skips)),
+            ("c_slot", format!("({attempts} LIMIT 1 OFFSET {TRIM_AT_ONCE})")),
         ];
         let lock = format!("j.ident = '' AND j.job {}", one_of(size));
         let stage = if self.stages_apart() {
@@ -94,58 +102,83 @@ impl<D: SqlDialect> Sql<'_, D> {
             below.into(),
         ];
         let ended = format!(
-            "coalesce((SELECT max(a.ended_at) FROM {} a WHERE a.job = r.job AND a.slot = r.slot AND a.id = r.id), r.until_ms)",
+            "coalesce((SELECT max(a.ended_at) FROM {} a WHERE a.job = r.job AND a.id = r.id AND a.slot = r.slot), r.until_ms)",
             t.attempts
         );
+        // Every finished run has a record in the history, which leads to it by its job.
         let beyond = format!(
-            "r.open_job IS NULL AND EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND \
-             CASE WHEN r.id = '{SKIP_ID}' \
-             THEN (r.last_slot < j.c_previous OR r.last_slot < j.c_now - j.c_within) AND r.last_slot < j.c_now - j.c_limit \
-             ELSE r.slot < j.c_now - j.c_limit AND (j.c_slot IS NULL OR r.slot <= j.c_slot) \
-               AND {ended} < j.c_now - j.c_limit AND (r.slot < j.c_floor OR {ended} < j.c_now - j.c_within) END)",
+            "(r.slot, r.job, r.id) IN (SELECT h.slot, h.job, h.id FROM {stage} j CROSS JOIN {attempts} h \
+               WHERE {staged} AND h.job = j.job AND h.id <> '{SKIP_ID}' AND h.slot < j.c_now - j.c_limit \
+               AND (j.c_slot IS NULL OR h.slot <= j.c_slot)) \
+             AND r.open_job IS NULL AND EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {ended} < j.c_now - j.c_limit \
+               AND (r.slot < j.c_floor OR {ended} < j.c_now - j.c_within))",
             stage = self.stage(),
+            attempts = t.attempts,
+            staged = self.staged(size),
             of = self.stage_of("r"),
         );
-        let marked = format!("r.mark = ? AND r.job = j.job AND r.id IN ('', '{SKIP_ID}')");
-        let newest = format!(
-            "(SELECT max(CASE WHEN r.id = '' THEN r.slot ELSE r.last_slot END) FROM {} r WHERE {marked})",
-            t.runs
+        let skip_beyond = |skip: &str, by: &str| {
+            format!(
+                "{skip}last_slot < {by}.c_now - {by}.c_limit \
+                 AND ({skip}last_slot < {by}.c_previous OR {skip}last_slot < {by}.c_now - {by}.c_within)"
+            )
+        };
+        let newest_run = format!(
+            "(SELECT max(r.slot) FROM {} a CROSS JOIN {} r WHERE a.job = l.job AND a.id = '' \
+             AND r.slot = a.slot AND r.job = a.job AND r.id = a.id AND r.mark = ?)",
+            t.attempts, t.runs
+        );
+        // Where the stage is the very row that is updated, it needs no looking up.
+        let (stage_in, by) =
+            if self.stages_apart() { (format!("{} j CROSS JOIN ", self.stage()), "j") } else { (String::new(), "l") };
+        let newest_skip = format!(
+            "(SELECT max(s.last_slot) FROM {stage_in}{attempts} s WHERE {by}.job = l.job AND s.job = l.job \
+             AND s.id = '{SKIP_ID}' AND {})",
+            skip_beyond("s.", by),
+            attempts = t.attempts,
+        );
+        let none = -i64::MAX;
+        let trim_mark = format!(
+            "UPDATE {jobs} AS l SET trim_mark = {later} WHERE l.ident = '' AND l.job {named} \
+             AND ({newest_run} IS NOT NULL OR {newest_skip} IS NOT NULL)",
+            jobs = t.jobs,
+            named = one_of(size),
+            later = d.greatest(
+                &format!("coalesce(l.trim_mark, {none})"),
+                &d.greatest(&format!("coalesce({newest_run}, {none})"), &format!("coalesce({newest_skip}, {none})"))
+            ),
+        );
+        let gone_runs = format!(
+            "DELETE FROM {runs} WHERE mark = ? AND (slot, job, id) IN \
+             (SELECT a.slot, a.job, a.id FROM {attempts} a WHERE {among} AND a.id <> '{SKIP_ID}')",
+            runs = t.runs,
+            attempts = t.attempts,
+            among = self.among_staged("a.job", size),
+        );
+        // Attempts go with their runs.
+        let gone_attempts = format!(
+            "DELETE FROM {attempts} WHERE {among} AND CASE WHEN id = '{SKIP_ID}' \
+             THEN EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {skip}) \
+             ELSE NOT EXISTS (SELECT 1 FROM {runs} r WHERE r.slot = {attempts}.slot AND r.job = {attempts}.job \
+               AND r.id = {attempts}.id) END",
+            attempts = t.attempts,
+            runs = t.runs,
+            among = self.among_staged("job", size),
+            stage = self.stage(),
+            of = self.stage_of(&t.attempts),
+            skip = skip_beyond(&format!("{}.", t.attempts), "j"),
         );
         let marks = |count: usize| vec![Value::from(mark); count];
-        let statement = |sql: String, values: Vec<Value>| Statement::new(sql, values);
         let mut statements: Vec<Statement> =
-            self.clear_stage().into_iter().map(|sql| statement(sql, Vec::new())).collect();
+            self.clear_stage().into_iter().map(|sql| Statement::new(sql, Vec::new())).collect();
         statements.extend([
-            statement(stage, with(retention, &names)),
-            statement(self.end_attempts(size), named.clone()),
-            statement(self.close_runs(size), named.clone()),
-            statement(
-                format!("UPDATE {} AS r SET mark = ? WHERE {among} AND {beyond}", t.runs),
-                with(marks(1), &named),
-            ),
-            statement(
-                format!(
-                    "UPDATE {jobs} AS j SET trim_mark = {later} WHERE EXISTS (SELECT 1 FROM {runs} r WHERE {marked}) \
-                     AND {lock}",
-                    jobs = t.jobs,
-                    runs = t.runs,
-                    later = d.greatest(&format!("coalesce(j.trim_mark, {newest})"), &newest),
-                ),
-                with(marks(3), &names),
-            ),
-            statement(
-                format!(
-                    "DELETE FROM {attempts} WHERE (job, slot, id) IN \
-                     (SELECT r.job, r.slot, r.id FROM {runs} r WHERE r.mark = ? AND {among})",
-                    attempts = t.attempts,
-                    runs = t.runs,
-                ),
-                with(marks(1), &named),
-            ),
-            statement(
-                format!("DELETE FROM {} WHERE mark = ? AND {}", t.runs, self.among_staged("job", size)),
-                with(marks(1), &named),
-            ),
+            Statement::new(stage, with(retention, &names)),
+            Statement::new(self.end_attempts(size), named.clone()),
+            Statement::new(self.close_runs(size), named.clone()),
+            Statement::new(format!("UPDATE {} AS r SET mark = ? WHERE {beyond}", t.runs), with(marks(1), &named)),
+            Statement::new(trim_mark, [marks(1), names.clone(), marks(1)].concat()),
+            Statement::new(gone_runs, with(marks(1), &named)),
+            Statement::new(gone_attempts, named),
         ]);
         statements
     }

@@ -8,6 +8,7 @@ use super::Sql;
 use super::answer::id_of;
 use super::client::{Statement, Value};
 use super::dialect::{Column, SqlDialect};
+use super::schema::OPEN_ATTEMPT;
 use super::stage::{millis, one_of};
 use crate::lease::MAX_RETRY_WAIT;
 use crate::run::{Beat, Ending, Finish, Release, RunKey};
@@ -104,16 +105,32 @@ impl<D: SqlDialect> Sql<'_, D> {
     /// Among `size` requests, the runs whose open attempt has just been ended in the history.
     fn just_ended(&self, size: usize) -> String {
         format!(
-            "{matching} AND EXISTS (SELECT 1 FROM {attempts} a WHERE a.job = r.job AND a.slot = r.slot AND a.id = r.id \
-             AND a.token = r.token AND a.status <> 'running')",
+            "{matching} AND EXISTS (SELECT 1 FROM {attempts} a WHERE a.job = r.job AND a.id = r.id AND a.slot = r.slot \
+             AND a.token = r.token)",
             matching = self.matching("r", RUN, size),
             attempts = self.tables.attempts,
         )
     }
 
-    /// Ends attempts that ended in the same way, first in the history: an attempt that is open there is its run's.
+    /// Writes the attempts of `size` requests into the history, if they are open; `ending` is the text of its status,
+    /// error and note.
+    fn into_history(&self, ending: &str, size: usize) -> String {
+        let t = self.tables;
+        format!(
+            "INSERT INTO {attempts} ({OPEN_ATTEMPT}, ended_at, status, error, note) \
+             SELECT r.job, r.id, r.slot, r.token, r.attempt, r.fence, r.reason, r.instance_id, r.claimed_at, {clock}, \
+             {ending} FROM {rows} c CROSS JOIN {runs} r \
+             WHERE r.job = c.job AND r.id = c.id AND r.slot = c.slot AND r.token = c.token",
+            attempts = t.attempts,
+            runs = t.runs,
+            clock = self.dialect.clock(),
+            rows = self.dialect.rows(ATTEMPT, size),
+        )
+    }
+
+    /// Ends attempts that ended in the same way, first in the history, while their runs hold them.
     fn end(&self, group: &[&Finish]) -> Vec<Statement> {
-        let (t, d) = (self.tables, self.dialect);
+        let d = self.dialect;
         let Some(first) = group.first() else { return Vec::new() };
         let (status, clock) = (first.ending.status(), d.clock());
         let size = super::padded(group.len());
@@ -129,15 +146,7 @@ impl<D: SqlDialect> Sql<'_, D> {
         let mut values = vec![status.as_str().into(), first.ending.error().into()];
         values.push(if first.last { "stopped".into() } else { Value::Null });
         values.extend(attempts(group.iter().map(|f| (&f.run, f.token)), size));
-        let history = Statement::new(
-            format!(
-                "UPDATE {attempts} AS a SET ended_at = {clock}, status = ?, error = ?, note = coalesce(?, a.note) \
-                 WHERE {matching} AND a.status = 'running'",
-                attempts = t.attempts,
-                matching = self.matching("a", ATTEMPT, size),
-            ),
-            values,
-        );
+        let history = Statement::new(self.into_history("?, ?, ?", size), values);
         let mut values = vec![status.as_str().into(), status.as_str().into()];
         values.extend(runs(group.iter().map(|f| &f.run), size));
         let ended = Statement::new(
@@ -146,7 +155,7 @@ impl<D: SqlDialect> Sql<'_, D> {
                  open_job = CASE WHEN {retries} THEN r.job END, \
                  until_ms = {clock} + CASE WHEN {retries} THEN {wait} ELSE 0 END, \
                  last_ended = ?, failures = {failures}, token = NULL WHERE {ended}",
-                runs = t.runs,
+                runs = self.tables.runs,
                 ended = self.just_ended(size),
             ),
             values,
@@ -169,12 +178,7 @@ impl<D: SqlDialect> Sql<'_, D> {
             let size = super::padded(group.len());
             let (status, number) = if returned { ("returned", "r.attempt - 1") } else { ("handed_over", "r.attempt") };
             statements.push(Statement::new(
-                format!(
-                    "UPDATE {attempts} AS a SET ended_at = {clock}, status = '{status}' \
-                     WHERE {matching} AND a.status = 'running'",
-                    attempts = t.attempts,
-                    matching = self.matching("a", ATTEMPT, size),
-                ),
+                self.into_history(&format!("'{status}', NULL, NULL"), size),
                 attempts(group.iter().map(|r| (&r.run, r.token)), size),
             ));
             statements.push(Statement::new(
@@ -232,12 +236,10 @@ impl<D: SqlDialect> Sql<'_, D> {
         let t = self.tables;
         let (among, values) = among(jobs);
         let sql = format!(
-            "SELECT t.now_ms, r.job, r.slot, r.id, r.status, r.attempt, r.until_ms, a.instance_id \
-             FROM (SELECT {clock} AS now_ms) t LEFT JOIN {runs} r ON r.open_job {among} \
-             LEFT JOIN {attempts} a ON a.job = r.job AND a.slot = r.slot AND a.id = r.id AND a.token = r.last_token",
+            "SELECT t.now_ms, r.job, r.slot, r.id, r.status, r.attempt, r.until_ms, r.instance_id \
+             FROM (SELECT {clock} AS now_ms) t LEFT JOIN {runs} r ON r.open_job {among}",
             clock = self.dialect.clock(),
             runs = t.runs,
-            attempts = t.attempts,
         );
         Statement::new(sql, values)
     }
@@ -248,20 +250,23 @@ impl<D: SqlDialect> Sql<'_, D> {
         let clock = self.dialect.clock();
         let (among, values) = among(jobs);
         let over = format!("r.open_job {among} AND r.id <> '' AND r.until_ms <= {clock}");
-        // The history follows the runs, so that a clock that moves in between leaves none of them half closed.
-        let close = format!(
-            "UPDATE {runs} AS r SET status = 'dead', last_ended = CASE WHEN r.token IS NULL THEN r.last_ended \
-             ELSE 'lost' END, token = NULL, open_job = NULL WHERE {over}",
-            runs = t.runs,
-        );
-        let (among, attempts) = self::among(jobs);
         let end = format!(
-            "UPDATE {attempts} AS a SET status = 'lost', ended_at = {clock} WHERE a.job {among} AND a.status = 'running' AND a.id <> '' \
-             AND EXISTS (SELECT 1 FROM {runs} r WHERE r.job = a.job AND r.id = a.id AND r.slot = a.slot AND r.token IS NULL)",
+            "INSERT INTO {attempts} ({OPEN_ATTEMPT}, ended_at, status) \
+             SELECT r.job, r.id, r.slot, r.token, r.attempt, r.fence, r.reason, r.instance_id, r.claimed_at, {clock}, 'lost' \
+             FROM {runs} r WHERE {over} AND r.token IS NOT NULL",
             attempts = t.attempts,
             runs = t.runs,
         );
-        vec![Statement::new(close, values), Statement::new(end, attempts), self.read_active(jobs)]
+        // The runs follow the history, so that a clock that moves in between leaves none of them half closed.
+        let close = format!(
+            "UPDATE {runs} AS r SET status = 'dead', open_job = NULL, \
+             last_ended = CASE WHEN r.token IS NULL THEN r.last_ended ELSE 'lost' END, token = NULL \
+             WHERE {over} AND (r.token IS NULL OR EXISTS (SELECT 1 FROM {attempts} a WHERE a.job = r.job \
+             AND a.id = r.id AND a.slot = r.slot AND a.token = r.token))",
+            runs = t.runs,
+            attempts = t.attempts,
+        );
+        vec![Statement::new(end, values.clone()), Statement::new(close, values), self.read_active(jobs)]
     }
 }
 

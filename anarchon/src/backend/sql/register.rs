@@ -80,13 +80,17 @@ impl<D: SqlDialect> Sql<'_, D> {
              ORDER BY o.touched, o.job LIMIT {FORGET_AT_ONCE}) f)",
             jobs = t.jobs,
         );
-        [&t.attempts, &t.runs, &t.jobs]
-            .into_iter()
-            .map(|table| {
-                let values = vec![touched.as_str().into(), forget_after.into()];
-                Statement::new(format!("DELETE FROM {table} WHERE job IN {which}"), values)
-            })
-            .collect()
+        let gone = [
+            format!("DELETE FROM {} WHERE open_job IN {which}", t.runs),
+            // The others have ended attempts, which lead to them by their job.
+            format!(
+                "DELETE FROM {} WHERE (slot, job, id) IN (SELECT a.slot, a.job, a.id FROM {} a WHERE a.job IN {which})",
+                t.runs, t.attempts
+            ),
+            format!("DELETE FROM {} WHERE job IN {which}", t.attempts),
+            format!("DELETE FROM {} WHERE job IN {which}", t.jobs),
+        ];
+        gone.map(|sql| Statement::new(sql, vec![touched.as_str().into(), forget_after.into()])).into()
     }
 
     /// Pauses or resumes a job.

@@ -13,42 +13,47 @@ pub(super) const NEWEST: i64 = FORMAT + 1;
 /// The `id` of a record of skipped slots; a slot's run has the empty one, a manual run its token.
 pub(super) const SKIP_ID: &str = "skip";
 
-/// The runs. Manual runs and records of skipped slots have key spaces of their own, by their `id`. In a record of
-/// skipped slots, `slot` is the first and `last_slot` the last one.
+/// The runs, each with its latest attempt. By slot first: what falls due together lies together, so a batch of claims
+/// touches few pages.
 const RUNS: &[(&str, Column, &str)] = &[
+    ("slot", Column::Int, "NOT NULL"),
     ("job", Column::Key, "NOT NULL"),
     ("id", Column::Key, "NOT NULL"),
-    ("slot", Column::Int, "NOT NULL"),
     ("status", Column::Key, "NOT NULL"),
     // The job again while the run is running or waiting, so that an index of few rows finds the unfinished ones.
     ("open_job", Column::Key, ""),
-    ("attempt", Column::Int, "NOT NULL DEFAULT 0"),
+    // The number of the latest attempt that was not returned.
+    ("attempt", Column::Int, "NOT NULL"),
     ("failures", Column::Int, "NOT NULL DEFAULT 0"),
     ("releases", Column::Int, "NOT NULL DEFAULT 0"),
     // The token of the open attempt. Cleared when it ends, so that no late packet of it can match again.
     ("token", Column::Key, ""),
-    // The token of the latest attempt, open or not.
-    ("last_token", Column::Key, ""),
+    // The token of the latest attempt, open or not; and of the same attempt:
+    ("last_token", Column::Key, "NOT NULL"),
+    ("fence", Column::Int, "NOT NULL"),
+    ("reason", Column::Key, "NOT NULL"),
+    ("instance_id", Column::Key, "NOT NULL"),
+    ("claimed_at", Column::Int, "NOT NULL"),
+    // A remark on it that came after its end.
+    ("note", Column::Key, ""),
     // The end of the lease, or of the wait for a retry.
-    ("until_ms", Column::Int, "NOT NULL DEFAULT 0"),
+    ("until_ms", Column::Int, "NOT NULL"),
     ("last_ended", Column::Key, ""),
-    ("max_attempts", Column::Int, "NOT NULL DEFAULT 1"),
+    ("max_attempts", Column::Int, "NOT NULL"),
     ("retry_ms", Column::Int, ""),
-    ("within_ms", Column::Int, "NOT NULL DEFAULT 0"),
+    ("within_ms", Column::Int, "NOT NULL"),
     // Whether other runs of the job mind it: all but the plain manual ones.
-    ("counts", Column::Int, "NOT NULL DEFAULT 1"),
+    ("counts", Column::Int, "NOT NULL"),
     // Set to a call's own number by what it did, to be read back in the same call.
     ("mark", Column::Int, ""),
-    ("last_slot", Column::Int, ""),
-    ("skip_count", Column::Int, ""),
-    ("skip_reason", Column::Key, ""),
 ];
 
-/// The history. The token is part of the key: a returned attempt gives its number back.
+/// The history: attempts, once they have ended, and records of skipped slots, by job. The token is part of the key: a
+/// returned attempt gives its number back. In a record of skipped slots, `slot` is the first and `last_slot` the last.
 const ATTEMPTS: &[(&str, Column, &str)] = &[
     ("job", Column::Key, "NOT NULL"),
-    ("slot", Column::Int, "NOT NULL"),
     ("id", Column::Key, "NOT NULL"),
+    ("slot", Column::Int, "NOT NULL"),
     ("token", Column::Key, "NOT NULL"),
     ("attempt", Column::Int, "NOT NULL"),
     ("fence", Column::Int, "NOT NULL"),
@@ -59,7 +64,12 @@ const ATTEMPTS: &[(&str, Column, &str)] = &[
     ("ended_at", Column::Int, ""),
     ("error", Column::Text, ""),
     ("note", Column::Key, ""),
+    ("last_slot", Column::Int, ""),
+    ("skip_count", Column::Int, ""),
 ];
+
+/// The columns of an attempt that its run has while it is open.
+pub(super) const OPEN_ATTEMPT: &str = "job, id, slot, token, attempt, fence, reason, instance_id, claimed_at";
 
 /// The jobs: with an empty `ident` the row whose lock makes claims take turns, otherwise `=` and a schedule identity.
 /// The columns of the [stage](super::stage), named `c_…`, follow: the scratch of the call that has the lock.
@@ -90,8 +100,8 @@ impl<D: SqlDialect> Sql<'_, D> {
         let scratch: Vec<_> = [REQUEST, FOUND].concat().into_iter().filter(|(name, _)| *name != "job").collect();
         let scratch: Vec<_> = scratch.into_iter().map(|(name, kind)| (name, kind, "")).collect();
         let mut statements: Vec<String> = vec![
-            self.table(&t.runs, RUNS, "job, id, slot"),
-            self.table(&t.attempts, ATTEMPTS, "job, slot, id, token"),
+            self.table(&t.runs, RUNS, "slot, job, id"),
+            self.table(&t.attempts, ATTEMPTS, "job, id, slot, token"),
             self.table(&t.jobs, &[JOBS, &scratch].concat(), "job, ident"),
             self.table(&t.meta, META, "k"),
             self.dialect.open_index(t),
