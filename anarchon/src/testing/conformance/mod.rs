@@ -264,6 +264,7 @@ macro_rules! lease_conformance {
                 a_trim_closes_dead_runs
                 skip_records_go_and_their_slots_stay_decided
                 trim_marks_are_the_jobs_own_and_only_rise
+                several_jobs_are_trimmed_at_once
             }
             history {
                 an_attempt_is_told_from_start_to_end

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Fixture;
-use super::support::{Client, LONG, SHORT, failed, until};
+use super::support::{Client, LONG, SHORT, answer, failed, until};
 use crate::backend::{Backend, HistoryByAge, LeaseBackend};
 use crate::option::{Overlap, Retention};
 use crate::run::{AttemptStatus, BeatOutcome, ClaimOutcome, Ending, Lateness, RunClaim, Status, Trim};
@@ -149,6 +149,24 @@ pub async fn trim_marks_are_the_jobs_own_and_only_rise<F: Fixture<Backend: Lease
     older.trim_until_gone(open.token).await;
     assert_eq!(older.claim(&older.scheduled(older.ago(2500))).await, ClaimOutcome::Late(Lateness::Trimmed));
     assert_eq!(client.win(&client.scheduled(client.ago(2500))).await.attempt, 1);
+}
+
+/// Several jobs are trimmed in one call, each to its own retention; one that the store does not know is no mistake.
+pub async fn several_jobs_are_trimmed_at_once<F: Fixture<Backend: LeaseBackend>>(fixture: &F) {
+    let client = Client::new(fixture).await;
+    let (none, one, all) = (client.on("none"), client.on("one"), client.on("all"));
+    for client in [&none, &one, &all] {
+        client.done_runs([3000, 2000, 1000]).await;
+    }
+    let trims =
+        [none.trim_to(0, None), client.on("unknown").trim_to(0, None), one.trim_to(1, None), all.trim_to(9, None)];
+    until("they are trimmed", async || {
+        answer!("trim", client.store.trim(&trims).await);
+        (none.attempts().await.is_empty() && one.attempts().await.len() == 1).then_some(())
+    })
+    .await;
+    assert_eq!(all.attempts().await.len(), 3);
+    assert_eq!(one.attempts().await[0].run.slot, client.ago(1000));
 }
 
 /// A store that trims by age drops what ended longer ago than the retention says, whatever the size.
