@@ -12,6 +12,7 @@
 //! |---|---|
 //! | the packet came after its `valid_until` | `Late(Stale)` |
 //! | the slot is later than the store's clock | `Early`: ask again, with the same token |
+//! | the claim's token holds the run, its lease is over, and under `skip` another run of the job is live | `Overlap`, not recorded |
 //! | the claim's token holds the run | `Won` again, and the lease is renewed |
 //! | the claim's token is that of an ended attempt of the run | `Done`, with that attempt's status |
 //! | the run is finished, or the slot lies inside a recorded skip | `Done` |
