@@ -141,13 +141,16 @@ pub async fn trim_marks_are_the_jobs_own_and_only_rise<F: Fixture<Backend: Lease
     let client = Client::new(fixture).await;
     let runs = client.done_runs([3000]).await;
     client.trim_until_gone(runs[0].token).await;
-    let older = client.on("another job");
-    older.done_runs([4000]).await;
-    let open = older.win_and_die(&RunClaim { max_attempts: 1, ..older.scheduled(older.ago(5000)) }).await;
-    let runs = older.done_runs([2000]).await;
-    older.trim_until_gone(runs[0].token).await;
-    older.trim_until_gone(open.token).await;
-    assert_eq!(older.claim(&older.scheduled(older.ago(2500))).await, ClaimOutcome::Late(Lateness::Trimmed));
+    let other = client.on("another job");
+    let open = other.win(&allow(other.scheduled(other.ago(5000)))).await;
+    let newer = other.win(&allow(other.scheduled(other.ago(2000)))).await;
+    other.end(&newer, Ending::Done).await;
+    other.pass(Duration::from_millis(2)).await;
+    other.trim_until_gone(newer.token).await;
+    assert_eq!(other.end(&open, Ending::Done).await, Status::Done);
+    other.pass(Duration::from_millis(2)).await;
+    other.trim_until_gone(open.token).await;
+    assert_eq!(other.claim(&other.scheduled(other.ago(2500))).await, ClaimOutcome::Late(Lateness::Trimmed));
     assert_eq!(client.win(&client.scheduled(client.ago(2500))).await.attempt, 1);
 }
 
