@@ -163,9 +163,11 @@ impl Engine {
 
     /// After trouble, a freeze or a jump: what others have begun meanwhile is watched, what nobody ran is made up for.
     pub(super) fn resync(&mut self, now: Now) {
+        self.resync_at = None;
         if self.stopping.is_some() {
             return;
         }
+        self.resynced = Some(now.boot);
         self.read_active(Vec::new());
         let ids = self.jobs.sorted_ids();
         self.catch_up(ids, now);

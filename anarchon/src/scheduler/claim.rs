@@ -389,6 +389,13 @@ impl Engine {
         }
     }
 
+    /// Says it once for each claim: it is repeated until it is too late.
+    fn refused(&self, claim: &Claim, error: &BackendError) {
+        if error.kind() == BackendErrorKind::Refused && claim.tries == 1 {
+            tracing::warn!(job = %claim.job.name, slot = %claim.due.slot, %error, "the store refuses this claim");
+        }
+    }
+
     fn missed(&self, claim: &Claim) {
         let (job, slot) = (claim.job.name.clone(), claim.due.slot);
         tracing::warn!(%job, %slot, "missed: not run by this instance, and too late now");
@@ -412,6 +419,7 @@ impl Engine {
         self.store_failed(error, now);
         let Some(mut claim) = self.claims.all.remove(&id) else { return };
         claim.sent = false;
+        self.refused(&claim, error);
         if error.kind() == BackendErrorKind::Unknown {
             // A store clock that was set back meanwhile makes the later copy expire first.
             claim.unanswered_until = claim.unanswered_until.max(Some(claim.valid_until));

@@ -246,6 +246,9 @@ pub(super) struct Engine {
     pub(super) fence_at: Option<Duration>,
     pub(super) timeout_at: Option<Duration>,
     pub(super) trouble: Option<Duration>,
+    /// When everything was last read again, and when it is to be.
+    pub(super) resynced: Option<Duration>,
+    pub(super) resync_at: Option<Duration>,
     pub(super) skew_said: i64,
     pub(super) mismatches: HashSet<(JobName, String)>,
     pub(super) stopping: Option<Stopping>,
@@ -308,6 +311,8 @@ impl Engine {
             fence_at: None,
             timeout_at: None,
             trouble: None,
+            resynced: None,
+            resync_at: None,
             skew_said: 0,
             mismatches: HashSet::new(),
             stopping: None,
@@ -389,6 +394,7 @@ impl Engine {
             Timer::Trim => self.trim(),
             Timer::Touch => self.touch(now),
             Timer::Clock => self.ask_clock(now),
+            Timer::Resync => self.resync(now),
         }
     }
 
@@ -531,11 +537,27 @@ impl Engine {
             let after = now.boot.saturating_sub(since);
             tracing::info!(backend = self.store.name(), ?after, "the store answers again");
             self.emit(Event::StoreRecovered { after });
-            self.resync(now);
+            // A store that answers every other call must not have everything read again each time.
+            match self.resynced.map(|last| last + self.settings.watch) {
+                Some(next) if next > now.boot => self.time_resync(next),
+                _ => self.resync(now),
+            }
+        }
+    }
+
+    fn time_resync(&mut self, at: Duration) {
+        if self.resync_at.is_none() {
+            self.resync_at = Some(at);
+            self.timers.set(at, Timer::Resync);
         }
     }
 
     pub(super) fn store_failed(&mut self, error: &BackendError, now: Now) {
+        // Who refuses one thing answers all the same; it is said where that thing is given up.
+        if error.kind() == BackendErrorKind::Refused {
+            tracing::debug!(backend = self.store.name(), error = %error, "refused");
+            return;
+        }
         if self.trouble.is_none() {
             self.trouble = Some(now.boot);
             tracing::warn!(backend = self.store.name(), error = %error, "the store does not answer; calls are repeated");

@@ -86,6 +86,8 @@ pub(super) enum Timer {
     Touch,
     /// Compare clocks.
     Clock,
+    /// See what others have begun, and what nobody ran, while the store had trouble.
+    Resync,
 }
 
 /// Waits in time since boot.

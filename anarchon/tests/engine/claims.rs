@@ -166,3 +166,35 @@ async fn a_store_call_that_panics_is_a_failed_call() {
     assert_eq!(log.starts(), ["a 10 #1", "a 20 #1"]);
     assert!(a.events().iter().any(|e| matches!(e, Event::StoreTrouble { .. })));
 }
+
+#[tokio::test]
+async fn a_bad_job_is_no_trouble_of_the_store() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("bad", "10s", work(&world, &log, ms(0))).jitter("0s").add().await.unwrap();
+    a.scheduler.every("good", "10s", work(&world, &log, ms(0))).jitter("0s").add().await.unwrap();
+    a.client.refuse_job("bad");
+    let before = a.client.calls(Verb::Active);
+    world.advance(secs(65)).await;
+    assert_eq!(log.starts().len(), 6);
+    let trouble = a.events().iter().filter(|e| matches!(e, Event::StoreTrouble { .. })).count();
+    assert_eq!(trouble, 0);
+    assert!(a.client.calls(Verb::Active) - before <= 2, "{}", a.client.calls(Verb::Active) - before);
+}
+
+#[tokio::test]
+async fn a_store_that_answers_every_other_call_is_not_read_anew_each_time() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    let handler = work(&world, &log, ms(0));
+    a.scheduler.every("job", "100ms", handler).jitter("0s").overlap(Overlap::Allow).add().await.unwrap();
+    let before = a.client.calls(Verb::Active);
+    for _ in 0..1000 {
+        a.client.fail_next(Verb::Claim, Fault::Fail(BackendErrorKind::Busy));
+        a.client.pass_next(Verb::Claim);
+    }
+    world.advance(secs(20)).await;
+    assert!(log.starts().len() >= 195);
+    let reads = a.client.calls(Verb::Active) - before;
+    assert!(reads <= 12, "{reads} reads in 20 s");
+}
