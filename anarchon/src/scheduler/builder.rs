@@ -48,6 +48,7 @@ pub struct SchedulerBuilder<B> {
     clock: Arc<dyn Clock>,
     seed: Option<u64>,
     placement: Placement,
+    handlers: Option<tokio::runtime::Handle>,
     fault: Option<Error>,
     backend: PhantomData<fn() -> B>,
 }
@@ -70,6 +71,7 @@ impl<B: AnyStrength> SchedulerBuilder<B> {
             clock: Arc::new(SystemClock),
             seed: None,
             placement: Placement::OwnThread,
+            handlers: None,
             fault: None,
             backend: PhantomData,
         }
@@ -204,6 +206,13 @@ impl<B> SchedulerBuilder<B> {
         self
     }
 
+    /// Runs handlers on another runtime than the caller's.
+    #[cfg(feature = "testing")]
+    pub fn handlers_on(mut self, runtime: tokio::runtime::Handle) -> Self {
+        self.handlers = Some(runtime);
+        self
+    }
+
     /// Checks everything, connects to the store, registers the jobs, and starts.
     ///
     /// Must be called inside a tokio runtime, on which the handlers will run. Everything else (timers, claims,
@@ -216,7 +225,8 @@ impl<B> SchedulerBuilder<B> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        let handlers = tokio::runtime::Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        let current = tokio::runtime::Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        let handlers = self.handlers.unwrap_or(current);
         let settings = self.settings.checked()?;
         let mut random = super::random::Random::new(self.seed, self.instance_id.as_deref());
         let instance = match self.instance_id {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clocks::Now;
-use super::engine::{Answers, COALESCE_AFTER, Engine, Input, Reply};
+use super::engine::{Answers, COALESCE_AFTER, Engine, Input, JobState, Reply};
 use super::timer::{JobId, Timer};
 use crate::clock::{from_ms, to_ms};
 use crate::error::{BackendError, BackendErrorKind};
@@ -41,6 +41,8 @@ pub(super) struct Due {
 /// Due jobs that wait together: out their jitter, then for a sign that the user's runtime is alive.
 pub(super) struct Group {
     due: Vec<Due>,
+    /// The tick from which on a task of the runtime is a sign of life, once the jitter is over.
+    asked: Option<u64>,
 }
 
 /// One claim from its first sending to its end.
@@ -66,23 +68,23 @@ pub(super) struct Claims {
     all: HashMap<u64, Claim>,
     queue: VecDeque<u64>,
     under_way: usize,
+    /// To be sent again once the user's runtime has shown that it is alive, by the tick that asked for it.
+    unproven: VecDeque<(u64, u64)>,
+    /// The tick whose probe has not run yet. There is one at a time: on a runtime that hangs they would pile up.
+    probing: Option<u64>,
 }
 
 impl Claims {
-    pub(super) fn again(&mut self, id: u64) {
-        if self.all.contains_key(&id) {
-            self.queue.push_back(id);
-        }
-    }
-
     pub(super) fn under_way(&self) -> bool {
         self.under_way > 0
     }
 
     /// Takes all that is not under way.
     pub(super) fn take_unsent(&mut self) -> Vec<Claim> {
-        let ids: Vec<u64> = self.all.iter().filter(|(_, claim)| !claim.sent).map(|(id, _)| *id).collect();
+        let mut ids: Vec<u64> = self.all.iter().filter(|(_, claim)| !claim.sent).map(|(id, _)| *id).collect();
+        ids.sort_unstable();
         self.queue.clear();
+        self.unproven.clear();
         ids.into_iter().filter_map(|id| self.all.remove(&id)).collect()
     }
 }
@@ -150,6 +152,7 @@ impl Engine {
         if due.is_empty() {
             return;
         }
+        self.drop_stale_groups(now);
         self.random.shuffle(&mut due);
         due.sort_by_key(|due| due.jitter);
         let mut rest = due.as_slice();
@@ -160,7 +163,7 @@ impl Engine {
             for due in same.chunks(same.len().div_ceil(groups)) {
                 let id = self.id();
                 let wait = self.random.wait(jitter);
-                self.groups.insert(id, Group { due: due.to_vec() });
+                self.groups.insert(id, Group { due: due.to_vec(), asked: None });
                 self.timers.set(now.boot + wait, Timer::Group(id));
             }
             rest = others;
@@ -169,22 +172,115 @@ impl Engine {
 
     /// Asks the user's runtime for a sign of life, only now: a handler that was started while the group waited may
     /// have blocked it.
-    pub(super) fn group_waited(&self, id: u64) {
+    pub(super) fn group_waited(&mut self, id: u64) {
+        let tick = self.id();
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.asked = Some(tick);
+            self.probe(tick);
+        }
+    }
+
+    /// Lets the user's runtime run a task: an instance that could not start a run must not win it.
+    fn probe(&mut self, tick: u64) {
+        if self.claims.probing.is_some() {
+            return; // its answer asks for the next
+        }
+        self.claims.probing = Some(tick);
         let inputs = self.inputs.clone();
         self.handlers.spawn(async move {
-            let _ = inputs.send(Input::Probe(id));
+            let _ = inputs.send(Input::Probe(tick));
         });
     }
 
-    /// The user's runtime is alive: an instance that could not start a run must not win it.
-    pub(super) fn probed(&mut self, id: u64) {
+    /// The user's runtime was alive after this tick.
+    pub(super) fn probed(&mut self, tick: u64) {
+        self.claims.probing = None;
+        let (proven, unproven): (Vec<_>, Vec<_>) = self
+            .groups
+            .iter()
+            .filter_map(|(id, group)| Some((group.asked?, *id)))
+            .partition(|(asked, _)| *asked <= tick);
+        let mut proven: Vec<u64> = proven.into_iter().map(|(_, id)| id).collect();
+        proven.sort_unstable();
+        proven.into_iter().for_each(|id| self.group_ready(id));
+        while let Some((_, id)) = self.claims.unproven.pop_front_if(|(asked, _)| *asked <= tick) {
+            if self.claims.all.contains_key(&id) {
+                self.claims.queue.push_back(id);
+            }
+        }
+        let group = unproven.into_iter().map(|(asked, _)| asked).max();
+        let claim = self.claims.unproven.back().map(|(asked, _)| *asked);
+        if let Some(newest) = group.max(claim) {
+            self.probe(newest);
+        }
+    }
+
+    /// A claim is to be sent again: the runtime may have begun to hang since the last time.
+    pub(super) fn claim_again(&mut self, id: u64) {
+        if self.claims.all.contains_key(&id) {
+            let tick = self.id();
+            self.claims.unproven.push_back((tick, id));
+            self.probe(tick);
+        }
+    }
+
+    /// What waits for a runtime that hangs is dropped once it is too late for it.
+    fn drop_stale_groups(&mut self, now: Now) {
+        if self.claims.probing.is_none() {
+            return;
+        }
+        let mut groups = std::mem::take(&mut self.groups);
+        let mut stale: Vec<Due> = Vec::new();
+        groups.retain(|_, group| {
+            stale.extend(group.due.extract_if(.., |due| !self.still_worth(due, now)));
+            !group.due.is_empty()
+        });
+        self.groups = groups;
+        stale.sort_unstable_by_key(|due| (due.slot, due.job));
+        stale.into_iter().for_each(|due| self.too_late(&due));
+    }
+
+    fn too_late(&self, due: &Due) {
+        let Some(state) = self.jobs.get(due.job) else { return };
+        let job = state.job.name.clone();
+        tracing::warn!(%job, slot = %due.slot, "missed: the runtime of the handlers runs no tasks");
+        self.emit(Event::Missed { job, slot: due.slot });
+    }
+
+    /// Whether a slot that waits may still be claimed: in time, or as one to be made up for.
+    fn still_worth(&self, due: &Due, now: Now) -> bool {
+        let Some(state) = self.jobs.get(due.job) else { return false };
+        let age = self.store_ms(now).saturating_sub(due.slot.ms());
+        due.kind == ClaimKind::Takeover
+            || age <= to_ms(due.limit)
+            || age <= to_ms(self.made_up_within(state, due.slot))
+                && state.job.schedule.latest(self.store_ms(now)) == Some(due.slot.ms())
+    }
+
+    /// How old a slot may be to be made up for; zero on a store without leases.
+    fn made_up_within(&self, state: &JobState, slot: Slot) -> Duration {
+        let gap = state.job.schedule.gap_after(slot.ms());
+        if self.leases { state.job.catch_up(gap).saturating_add(state.job.jitter(gap)) } else { Duration::ZERO }
+    }
+
+    fn group_ready(&mut self, id: u64) {
         if self.stopping.is_some() {
             return;
         }
         let Some(group) = self.groups.remove(&id) else { return };
-        let give_up = self.clock.boot() + self.settings.lease;
-        for due in group.due {
+        let now = self.now();
+        let give_up = now.boot + self.settings.lease;
+        for mut due in group.due {
+            if !self.still_worth(&due, now) {
+                self.too_late(&due);
+                continue;
+            }
             let Some(state) = self.jobs.get(due.job) else { continue };
+            // The runtime hung: once it is back, the slot is made up for like one that was due before a wake-up.
+            if due.kind == ClaimKind::Scheduled && !self.in_time(&due, None, now) {
+                due.kind = ClaimKind::CatchUp;
+                due.limit = self.made_up_within(state, due.slot);
+            }
             let job = Arc::clone(&state.job);
             let (id, token) = (self.id(), self.random.token());
             let give_up = (due.kind == ClaimKind::Takeover).then_some(give_up);
@@ -358,7 +454,7 @@ impl Engine {
                     return;
                 }
             }
-            ClaimOutcome::Late(Lateness::Stale) if !stopping && self.in_time(&claim, now) => {
+            ClaimOutcome::Late(Lateness::Stale) if !stopping && self.in_time(&claim.due, claim.give_up, now) => {
                 self.claims.all.insert(id, claim);
                 self.timers.set(now.boot + FIRST_RETRY, Timer::Claim(id));
                 return;
@@ -402,16 +498,16 @@ impl Engine {
         self.emit(Event::Missed { job, slot });
     }
 
-    fn in_time(&self, claim: &Claim, now: Now) -> bool {
-        match claim.give_up {
+    fn in_time(&self, due: &Due, give_up: Option<Duration>, now: Now) -> bool {
+        match give_up {
             Some(at) => now.boot < at,
-            None => self.store_ms(now).saturating_sub(claim.due.slot.ms()) <= to_ms(claim.due.limit),
+            None => self.store_ms(now).saturating_sub(due.slot.ms()) <= to_ms(due.limit),
         }
     }
 
     fn still_latest(&self, claim: &Claim, now: Now) -> bool {
         let newer = claim.job.schedule.next(claim.due.slot.ms()).is_some_and(|next| next <= self.store_ms(now));
-        !newer && self.in_time(claim, now)
+        !newer && self.in_time(&claim.due, claim.give_up, now)
     }
 
     /// Repeats a failed claim with the same token, or gives it up.
@@ -424,7 +520,10 @@ impl Engine {
             // A store clock that was set back meanwhile makes the later copy expire first.
             claim.unanswered_until = claim.unanswered_until.max(Some(claim.valid_until));
         }
-        if self.stopping.is_none() && self.jobs.get(claim.due.job).is_some() && self.in_time(&claim, now) {
+        if self.stopping.is_none()
+            && self.jobs.get(claim.due.job).is_some()
+            && self.in_time(&claim.due, claim.give_up, now)
+        {
             let wait = FIRST_RETRY.saturating_mul(1 << claim.tries.min(6)).min(LONGEST_RETRY) / 2;
             claim.alone = together;
             let wait = wait + self.random.wait(wait);
@@ -443,7 +542,7 @@ impl Engine {
             if claim.unanswered_until.is_some() {
                 tracing::warn!(job = %claim.job.name, slot = %claim.due.slot, "unclear: a claim was never answered");
                 self.emit(Event::Unclear { job: claim.job.name.clone(), slot: claim.due.slot });
-            } else if !self.in_time(&claim, now) {
+            } else if !self.in_time(&claim.due, claim.give_up, now) {
                 self.missed(&claim);
             }
         }

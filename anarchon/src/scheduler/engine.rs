@@ -377,7 +377,7 @@ impl Engine {
     fn timer(&mut self, timer: Timer, now: Now) {
         match timer {
             Timer::Group(id) => self.group_waited(id),
-            Timer::Claim(id) => self.claims.again(id),
+            Timer::Claim(id) => self.claim_again(id),
             Timer::Heartbeat => self.heartbeat(now),
             Timer::Beat => self.beat_unrenewed(now),
             Timer::Fence => self.check_fences(now),

@@ -9,6 +9,7 @@ mod leases;
 mod manual;
 mod refusals;
 mod retries;
+mod runtimes;
 mod scale;
 mod slots;
 mod stopping;

@@ -1,0 +1,111 @@
+//! The runtime on which handlers run hangs, or is gone; the engine is elsewhere.
+
+use std::sync::mpsc::{Sender, channel};
+
+use anarchon::testing::{Fault, Verb};
+use anarchon::{AttemptStatus, BackendErrorKind, Event, Overlap};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+use crate::world::{Instance, Log, World, ms, secs, work};
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).build().unwrap()
+}
+
+/// Blocks the runtime's only thread until the sender is dropped.
+async fn hang(runtime: &Runtime) -> Sender<()> {
+    let (free, blocked) = channel::<()>();
+    let (tell, begun) = oneshot::channel();
+    runtime.spawn(async move {
+        let _ = tell.send(());
+        let _ = blocked.recv();
+    });
+    begun.await.unwrap();
+    free
+}
+
+/// Waits until the runtime has run all that it was given, and the engine knows.
+async fn free(world: &World, runtime: &Runtime, hanging: Sender<()>) {
+    drop(hanging);
+    for _ in 0..5 {
+        runtime.spawn(async {}).await.unwrap();
+        world.advance(ms(1)).await;
+    }
+}
+
+async fn instance_on(world: &World, runtime: &Runtime, name: &str) -> Instance {
+    let (builder, client) = world.builder(name);
+    Instance::of(builder.handlers_on(runtime.handle().clone()), client).await
+}
+
+#[tokio::test]
+async fn a_runtime_that_hangs_wins_nothing_and_makes_up_for_the_latest_slot_when_it_is_back() {
+    let (world, log) = (World::new(), Log::default());
+    let runtime = runtime();
+    let a = instance_on(&world, &runtime, "a").await;
+    a.scheduler.every("job", "1h", work(&world, &log, ms(0))).jitter("0s").add().await.unwrap();
+    let often = work(&world, &Log::default(), ms(0));
+    a.scheduler.every("often", "10s", often).max_late("20s").jitter("0s").add().await.unwrap();
+    let hanging = hang(&runtime).await;
+    world.advance(secs(3600 + 305)).await;
+    assert_eq!(a.client.calls(Verb::Claim), 0);
+    let missed =
+        a.events().iter().filter(|e| matches!(e, Event::Missed { job, .. } if job.as_str() == "often")).count();
+    assert!(missed > 350, "what waits is dropped when it is too late for it: {missed}");
+    free(&world, &runtime, hanging).await;
+    world.advance(secs(1)).await;
+    assert_eq!(log.starts(), ["a 3600 #1"], "five minutes late, within the ten of catch_up");
+    runtime.shutdown_background();
+}
+
+#[tokio::test]
+async fn a_claim_is_not_sent_again_while_the_runtime_hangs() {
+    let (world, log) = (World::new(), Log::default());
+    let runtime = runtime();
+    let a = instance_on(&world, &runtime, "a").await;
+    a.scheduler.every("job", "1h", work(&world, &log, ms(0))).jitter("0s").add().await.unwrap();
+    a.client.fail_next(Verb::Claim, Fault::Fail(BackendErrorKind::Busy));
+    world.advance(ms(3_599_900)).await;
+    world.advance(ms(100)).await;
+    while a.client.calls(Verb::Claim) == 0 {
+        free(&world, &runtime, channel().0).await;
+    }
+    let hanging = hang(&runtime).await;
+    let before = a.client.calls(Verb::Claim);
+    world.advance(secs(10)).await;
+    assert_eq!(a.client.calls(Verb::Claim), before);
+    free(&world, &runtime, hanging).await;
+    world.advance(secs(1)).await;
+    free(&world, &runtime, channel().0).await;
+    assert_eq!(a.client.calls(Verb::Claim), before + 1);
+    runtime.shutdown_background();
+}
+
+#[tokio::test]
+async fn a_runtime_that_is_shut_down_hands_its_runs_over_and_wins_no_more() {
+    let (world, log) = (World::new(), Log::default());
+    let (one, two) = (runtime(), runtime());
+    let a = instance_on(&world, &one, "a").await;
+    a.scheduler.every("job", "1h", work(&world, &log, secs(50))).jitter("0s").add().await.unwrap();
+    world.advance(ms(3_600_010)).await;
+    free(&world, &one, channel().0).await;
+    assert_eq!(log.starts(), ["a 3600 #1"]);
+    let b = instance_on(&world, &two, "b").await;
+    let handler = work(&world, &log, secs(1));
+    b.scheduler.every("job", "1h", handler).overlap(Overlap::Allow).jitter("0s").add().await.unwrap();
+    std::thread::spawn(move || one.shutdown_timeout(secs(5))).join().unwrap();
+    for _ in 0..20 {
+        world.advance(ms(500)).await;
+        free(&world, &two, channel().0).await;
+    }
+    assert_eq!(log.starts(), ["a 3600 #1", "b 3600 #2"]);
+    let attempts = b.attempts("job").await;
+    let statuses: Vec<_> = attempts.iter().map(|attempt| attempt.status.unwrap()).collect();
+    assert_eq!(statuses, [AttemptStatus::HandedOver, AttemptStatus::Done]);
+    let manual = a.scheduler.run_now("job").await.unwrap();
+    world.advance(secs(1)).await;
+    assert_eq!(manual.finished().await.unwrap(), AttemptStatus::Failed);
+    a.scheduler.stop().await.unwrap();
+    two.shutdown_background();
+}
