@@ -302,6 +302,7 @@ impl Engine {
 
     /// Sends what waits to be sent, as far as calls are free.
     pub(super) fn send_claims(&mut self, now: Now) {
+        self.drop_stale_claims(now);
         while self.claims.under_way < CALLS && !self.claims.queue.is_empty() {
             let batch = self.next_batch();
             if batch.is_empty() {
@@ -531,6 +532,11 @@ impl Engine {
             self.claims.all.insert(id, claim);
             return;
         }
+        self.give_up_claim(&claim, now);
+    }
+
+    /// Nothing more is sent for this claim, and nobody knows of a winner.
+    fn give_up_claim(&mut self, claim: &Claim, now: Now) {
         let key = RunKey::scheduled(claim.job.name.clone(), claim.due.slot);
         if claim.due.kind == ClaimKind::Takeover {
             self.look_again(&key, now);
@@ -543,10 +549,24 @@ impl Engine {
                 tracing::warn!(job = %claim.job.name, slot = %claim.due.slot, "unclear: a claim was never answered");
                 self.emit(Event::Unclear { job: claim.job.name.clone(), slot: claim.due.slot });
             } else if !self.in_time(&claim.due, claim.give_up, now) {
-                self.missed(&claim);
+                self.missed(claim);
             }
         }
         self.owe_return(key, claim.token, claim.unanswered_until, now);
+    }
+
+    /// Gives up what waited for a free call until it was too late. In an outage more falls due than is sent.
+    fn drop_stale_claims(&mut self, now: Now) {
+        while let Some(id) = self.claims.queue.front().copied() {
+            let stale = self.claims.all.get(&id).is_none_or(|claim| !self.in_time(&claim.due, claim.give_up, now));
+            if !stale {
+                break;
+            }
+            self.claims.queue.pop_front();
+            if let Some(claim) = self.claims.all.remove(&id) {
+                self.give_up_claim(&claim, now);
+            }
+        }
     }
 
     /// Notes that a copy of this token's claim may win although nobody waits for it.

@@ -198,3 +198,22 @@ async fn a_store_that_answers_every_other_call_is_not_read_anew_each_time() {
     let reads = a.client.calls(Verb::Active) - before;
     assert!(reads <= 12, "{reads} reads in 20 s");
 }
+
+#[tokio::test]
+async fn claims_do_not_pile_up_in_an_outage() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    for job in 0..100 {
+        let handler = work(&world, &log, ms(0));
+        a.scheduler.every(format!("job {job}"), "1s", handler).jitter("0s").max_late("5s").add().await.unwrap();
+    }
+    world.advance(ms(500)).await;
+    a.client.fail_all(Some(Fault::Swallow));
+    world.advance(secs(120)).await;
+    let before = a.client.sizes(Verb::Claim).len();
+    a.client.fail_all(None);
+    world.advance(secs(10)).await;
+    let sent: usize = a.client.sizes(Verb::Claim)[before..].iter().sum();
+    assert!((1000..3000).contains(&sent), "{sent} claims in 10 s");
+    assert!(log.starts().len() >= 900);
+}
