@@ -12,10 +12,16 @@ use crate::slot::Token;
 
 impl Engine {
     /// One call renews all leases of this instance.
-    pub(super) fn begin_beating(&mut self, now: Now) {
+    pub(super) fn begin_beating(&mut self, lease_until: Duration, now: Now) {
         if !self.beating {
             self.beating = true;
             self.timers.set(now.boot + self.settings.heartbeat(), Timer::Heartbeat);
+        }
+        // A claim whose answer took long has used up part of its lease: the next regular beat may come too late for it.
+        let granted = lease_until.saturating_sub(self.settings.lease);
+        if now.boot.saturating_sub(granted) > self.settings.heartbeat() / 4 && !self.beating_again {
+            self.beating_again = true;
+            self.timers.set(granted + self.settings.heartbeat(), Timer::Beat);
         }
     }
 
@@ -85,7 +91,7 @@ impl Engine {
         let unrenewed = self
             .runs
             .iter()
-            .filter(|(_, run)| !run.lost && !run.abandoned && run.lease_until.saturating_sub(now.boot) < fresh);
+            .filter(|(_, run)| !run.lost && !run.abandoned && run.lease_until.saturating_sub(now.boot) <= fresh);
         let (runs, beats): (Vec<(u64, Token)>, Vec<Beat>) = unrenewed
             .map(|(id, run)| ((*id, run.token), Beat::new(run.key.clone(), run.token, self.settings.lease)))
             .unzip();
@@ -101,8 +107,7 @@ impl Engine {
             return;
         }
         run.lost = true;
-        let Some(run) = self.runs.get(&id) else { return };
-        self.say_lost(run);
+        self.say_lease_lost(id);
         self.cancel(id, CancelReason::LeaseLost, Duration::ZERO, now);
     }
 
@@ -139,9 +144,11 @@ impl Engine {
             next = Some(next.map_or(at, |next| next.min(at)));
         }
         for id in cancel {
+            self.say_lease_lost(id);
             self.cancel(id, CancelReason::LeaseLost, margin, now);
         }
         for id in drop {
+            self.say_lease_lost(id);
             self.cancel(id, CancelReason::LeaseLost, Duration::ZERO, now);
         }
         if let Some(at) = next {

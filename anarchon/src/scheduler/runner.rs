@@ -61,6 +61,7 @@ pub(super) struct Run {
     pub(super) cancelled: Option<CancelReason>,
     /// The store has said that the lease is over.
     pub(super) lost: bool,
+    said_lost: bool,
     /// The handler has ended, and this is to be said.
     pub(super) last: Option<Last>,
     /// When, since boot, it ended.
@@ -162,6 +163,7 @@ impl Engine {
             timed_out: false,
             cancelled: None,
             lost: false,
+            said_lost: false,
             last: None,
             ended: now.boot,
             saying: false,
@@ -173,7 +175,7 @@ impl Engine {
         };
         self.runs.insert(id, run);
         if self.leases {
-            self.begin_beating(now);
+            self.begin_beating(lease_until, now);
             self.time_fence(lease_until.saturating_sub(self.settings.margin() * 2));
         }
         if self.stopping.is_some() {
@@ -300,7 +302,7 @@ impl Engine {
     pub(super) fn lose(&mut self, id: u64, now: Now) {
         let Some(run) = self.runs.remove(&id) else { return };
         self.local.remove(&run.key);
-        if !run.lost {
+        if !run.said_lost {
             self.say_lost(&run);
         }
         Waiter::tell(run.waiter, Ok(AttemptStatus::Lost));
@@ -309,7 +311,17 @@ impl Engine {
         self.read_active(vec![run.job.name.clone()]);
     }
 
-    pub(super) fn say_lost(&self, run: &Run) {
+    /// Says it when the handler is told, however long that goes on.
+    pub(super) fn say_lease_lost(&mut self, id: u64) {
+        if let Some(run) = self.runs.get_mut(&id)
+            && !std::mem::replace(&mut run.said_lost, true)
+            && let Some(run) = self.runs.get(&id)
+        {
+            self.say_lost(run);
+        }
+    }
+
+    fn say_lost(&self, run: &Run) {
         tracing::warn!(run = %run.key, attempt = run.win.attempt, "lease lost: another instance may run this now");
         self.emit(Event::LeaseLost { run: run.key.clone(), attempt: run.win.attempt });
     }

@@ -292,3 +292,49 @@ async fn the_repeated_end_of_one_run_holds_no_other_back() {
     assert_eq!(a.attempts("good").await[0].status, Some(AttemptStatus::Done));
     assert_eq!(a.attempts("bad").await[0].status, Some(AttemptStatus::Running));
 }
+
+#[tokio::test]
+async fn a_slow_store_costs_no_lease_as_long_as_it_answers_each_call_in_time() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "1h", work(&world, &log, secs(12))).jitter("0s").add().await.unwrap();
+    for verb in [Verb::Claim, Verb::Heartbeat, Verb::Heartbeat] {
+        a.client.fail_next(verb, Fault::HoldReply);
+    }
+    world.advance(secs(3600)).await;
+    for _ in 0..3 {
+        world.advance(ms(4700)).await;
+        a.client.let_go();
+    }
+    world.advance(secs(10)).await;
+    assert_eq!(log.of("cancelled: lease lost"), []);
+    assert_eq!(log.of("end").len(), 1);
+}
+
+#[tokio::test]
+async fn a_lost_lease_is_said_when_the_handler_is_told_and_once() {
+    let world = World::new();
+    let a = world.instance("a").await;
+    let (free, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = std::sync::Mutex::new(Some(blocked));
+    let handler = move |ctx: Context| {
+        let blocked = blocked.lock().unwrap().take();
+        async move {
+            ctx.spawn_blocking(move || blocked.map(|blocked| blocked.recv())).await.unwrap();
+        }
+    };
+    a.scheduler.every("job", "1h", handler).jitter("0s").add().await.unwrap();
+    world.advance(secs(3601)).await;
+    a.client.fail_all(Some(Fault::Swallow));
+    world.advance(ms(11_100)).await;
+    let lost = |e: &Event| matches!(e, Event::LeaseLost { .. });
+    assert_eq!(a.events().iter().filter(|e| lost(e)).count(), 1, "two margins before the lease is over");
+    a.client.fail_all(None);
+    world.advance(secs(10)).await;
+    drop(free);
+    for _ in 0..50 {
+        std::thread::yield_now();
+        world.advance(ms(10)).await;
+    }
+    assert_eq!(a.events().iter().filter(|e| lost(e)).count(), 0);
+}
