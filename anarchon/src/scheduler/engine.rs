@@ -42,6 +42,9 @@ pub(super) const COALESCE_AFTER: Duration = Duration::from_secs(5);
 /// No sleep is longer: the clocks are read anew at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 const TRIM_EVERY: Duration = Duration::from_secs(30);
+/// Jobs that one trim is about at most, and how soon the next of them follows.
+const TRIM_AT_ONCE: usize = 200;
+const TRIM_NEXT: Duration = Duration::from_secs(1);
 const TOUCH_EVERY: Duration = Duration::from_secs(86_400);
 /// How soon after a failure the store is told again which jobs there are.
 const TOUCH_AGAIN: Duration = Duration::from_secs(600);
@@ -391,7 +394,7 @@ impl Engine {
             Timer::Takeover => self.take_over(now),
             Timer::Return => self.send_returns(now),
             Timer::Manual(id) => self.send_manual(id, now),
-            Timer::Trim => self.trim(),
+            Timer::Trim => self.trim(now),
             Timer::Touch => self.touch(now),
             Timer::Clock => self.ask_clock(now),
             Timer::Resync => self.resync(now),
@@ -701,8 +704,13 @@ impl Engine {
         }
     }
 
-    fn trim(&mut self) {
-        let names = std::mem::take(&mut self.to_trim);
+    fn trim(&mut self, now: Now) {
+        let mut names = std::mem::take(&mut self.to_trim);
+        // In small batches: one call about all jobs of a large instance would not be answered in time, ever.
+        if let Some(rest) = names.iter().nth(TRIM_AT_ONCE).cloned() {
+            self.to_trim = names.split_off(&rest);
+            self.timers.set(now.boot + TRIM_NEXT, Timer::Trim);
+        }
         let states = names.iter().filter_map(|name| self.jobs.get(self.jobs.find(name.as_str())?));
         let trims: Vec<Trim> = states.map(|s| Trim::new(s.job.name.clone(), s.job.retention, s.job.keep())).collect();
         if trims.is_empty() || self.stopping.is_some() {

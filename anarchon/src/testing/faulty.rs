@@ -152,8 +152,17 @@ impl<B: Clone> FaultyBackend<B> {
         verb: Verb,
         call: impl Future<Output = Result<T, BackendError>>,
     ) -> Result<T, BackendError> {
+        self.call_about(verb, 1, call).await
+    }
+
+    async fn call_about<T>(
+        &self,
+        verb: Verb,
+        count: usize,
+        call: impl Future<Output = Result<T, BackendError>>,
+    ) -> Result<T, BackendError> {
         let error = |kind| BackendError::new("faulty", kind, "told to fail");
-        match self.next_fault(verb, 1) {
+        match self.next_fault(verb, count) {
             None => call.await,
             Some(Fault::Fail(kind)) => Err(error(kind)),
             Some(Fault::Swallow) => std::future::pending().await,
@@ -248,7 +257,7 @@ impl<B: LeaseBackend + Clone> Backend for FaultyBackend<B> {
         self.call(Verb::History, self.inner.history(job, limit)).await
     }
     async fn trim(&self, jobs: &[Trim]) -> Result<(), BackendError> {
-        self.call(Verb::Trim, self.inner.trim(jobs)).await
+        self.call_about(Verb::Trim, jobs.len(), self.inner.trim(jobs)).await
     }
     async fn close(&self) {
         let _ = self

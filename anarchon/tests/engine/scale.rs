@@ -64,3 +64,16 @@ async fn a_handler_that_blocks_its_thread_for_several_leases_keeps_them() {
     runner.stop().await.unwrap();
     backup.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_large_instance_trims_in_small_batches() {
+    let world = World::new();
+    let a = world.instance("a").await;
+    for job in 0..1000 {
+        a.scheduler.every(format!("job {job}"), "1h", async || {}).jitter("0s").add().await.unwrap();
+    }
+    world.advance(secs(3700)).await;
+    let sizes = a.client.sizes(Verb::Trim);
+    assert_eq!(sizes.iter().sum::<usize>(), 1000, "{sizes:?}");
+    assert!(sizes.iter().all(|size| *size <= 200), "{sizes:?}");
+}
