@@ -453,6 +453,8 @@ impl Engine {
                     self.claims.all.insert(id, claim);
                     self.timers.set(now.boot + wait, Timer::Claim(id));
                     return;
+                } else if !stopping {
+                    self.missed(&claim);
                 }
             }
             ClaimOutcome::Late(Lateness::Stale) if !stopping && self.in_time(&claim.due, claim.give_up, now) => {

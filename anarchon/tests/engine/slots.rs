@@ -373,3 +373,23 @@ async fn a_job_removed_while_it_is_being_added_stays_away() {
     world.advance(secs(2)).await;
     assert!(!log.all().is_empty());
 }
+
+#[tokio::test]
+async fn a_catch_up_that_another_run_outlasts_is_missed() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "1m", work(&world, &log, ms(0))).add().await.unwrap();
+    world.advance(secs(61)).await;
+    a.scheduler.stop().await.unwrap();
+    let b = world.instance("b").await;
+    world.advance(secs(62)).await;
+    // Slot 120 is nobody's yet when a long run begins.
+    b.scheduler.every("job", "1m", work(&world, &log, secs(100))).catch_up("0s").max_late("0s").add().await.unwrap();
+    b.scheduler.run_now_exclusive("job").await.unwrap();
+    let c = world.instance("c").await;
+    c.scheduler.every("job", "1m", work(&world, &log, ms(0))).catch_up("10m").max_late("0s").add().await.unwrap();
+    world.advance(secs(70)).await;
+    assert_eq!(log.starts(), ["a 60 #1", "b 123 #1"]);
+    let missed = |e: &Event| matches!(e, Event::Missed { slot, .. } if slot.ms() == at(120));
+    assert_eq!(c.events().iter().filter(|e| missed(e)).count(), 1);
+}
