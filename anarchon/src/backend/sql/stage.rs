@@ -173,8 +173,10 @@ impl<D: SqlDialect> Sql<'_, D> {
         ]
     }
 
+    /// Does the work. An error takes the whole transaction back, so SQLite need not keep what would take back this
+    /// statement alone.
     pub(super) fn do_work(&self) -> String {
-        format!("INSERT INTO {} VALUES (0)", self.apart("_go"))
+        format!("INSERT OR ROLLBACK INTO {} VALUES (0)", self.apart("_go"))
     }
 
     fn apart(&self, suffix: &str) -> String {

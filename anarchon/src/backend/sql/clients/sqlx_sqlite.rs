@@ -118,7 +118,11 @@ impl SqlxSqlite {
         let timeout = self.busy_timeout.unwrap_or(BUSY_TIMEOUT).min(Duration::from_millis(i32::MAX.unsigned_abs().into()));
         let options = options.clone().busy_timeout(timeout).row_buffer_size(ROW_BUFFER).disable_statement_logging();
         // Pages of a few hundred jobs stay in memory (16 MiB), and the log is copied back less often than each 4 MiB.
-        let options = options.pragma("cache_size", "-16384").pragma("wal_autocheckpoint", "4000");
+        // Temporary tables in memory have no journal file, nor a buffer of 64 KiB for one in each transaction.
+        let options = options
+            .pragma("cache_size", "-16384")
+            .pragma("wal_autocheckpoint", "4000")
+            .pragma("temp_store", "MEMORY");
         if ours {
             options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Normal)
         } else {
