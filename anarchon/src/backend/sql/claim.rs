@@ -31,10 +31,23 @@ pub(super) struct ClaimTexts(Vec<(String, Binds)>);
 
 impl ClaimTexts {
     pub(super) fn new<D: SqlDialect>(sql: &Sql<'_, D>, size: usize) -> Self {
-        let mut texts: Vec<(String, Binds)> =
-            sql.clear_stage().into_iter().map(|text| (text, Binds::Nothing)).collect();
+        let mut texts: Vec<(String, Binds)> = Vec::new();
+        let work = [
+            sql.floors(size),
+            sql.end_attempts(size),
+            sql.close_runs(size),
+            sql.continue_runs(size),
+            sql.start_runs(size),
+            sql.skip_slots(size),
+            sql.keep_jobs(size),
+        ];
         let names = if sql.stages_apart() {
+            let nothing = |text: String| (text, Binds::Nothing);
+            texts.extend(sql.make_stage().into_iter().map(nothing));
+            texts.extend(sql.make_work(&work).into_iter().map(nothing));
+            texts.push(nothing(sql.empty_stage()));
             texts.push((sql.stage_apart(size), Binds::Claims));
+            texts.push(nothing(sql.do_work()));
             Binds::Nothing
         } else {
             texts.push((sql.stage_rows(size), Binds::Claims));
@@ -44,19 +57,10 @@ impl ClaimTexts {
             }
             let decision = sql.decision();
             texts.push((format!("UPDATE {stage} AS j SET c_do = {decision} WHERE {staged}"), Binds::Names));
+            texts.extend(work.into_iter().map(|text| (text, Binds::Names)));
             Binds::Names
         };
-        let rest = [
-            sql.floors(size),
-            sql.end_attempts(size),
-            sql.close_runs(size),
-            sql.continue_runs(size),
-            sql.start_runs(size),
-            sql.skip_slots(size),
-            sql.keep_jobs(size),
-            sql.read_answers(size),
-        ];
-        texts.extend(rest.into_iter().map(|text| (text, names)));
+        texts.push((sql.read_answers(size), names));
         Self(texts)
     }
 
@@ -84,21 +88,24 @@ impl ClaimTexts {
 }
 
 /// Whether the next step of its job closes the run `r`, which is unfinished.
-const CLOSES: &str = "(r.until_ms <= j.c_now AND (r.id <> '' OR r.until_ms < j.c_now - r.within_ms \
-     OR r.releases >= {releases} OR r.failures + CASE WHEN r.token IS NULL THEN 0 ELSE 1 END >= r.max_attempts))";
-
-fn closes() -> String {
-    CLOSES.replace("{releases}", &MAX_RELEASES.to_string())
+fn closes(r: &str) -> String {
+    format!(
+        "({r}.until_ms <= j.c_now AND ({r}.id <> '' OR {r}.until_ms < j.c_now - {r}.within_ms \
+         OR {r}.releases >= {MAX_RELEASES} \
+         OR {r}.failures + CASE WHEN {r}.token IS NULL THEN 0 ELSE 1 END >= {r}.max_attempts))"
+    )
 }
 
 /// Whether the run `r` is closed by the step on the job `j`: all that close, but the one that the claim's own token
 /// still holds.
-fn closed_now() -> String {
-    format!("({} AND (r.token IS NULL OR r.token <> j.c_token))", closes())
+fn closed_now(r: &str) -> String {
+    format!("({} AND ({r}.token IS NULL OR {r}.token <> j.c_token))", closes(r))
 }
 
 /// Whether the run `r` waits for a retry and is replaced by the newer slot that starts.
-const SUPERSEDED: &str = "(j.c_do = 'start' AND j.c_skip = 1 AND r.status = 'waiting' AND r.slot < j.c_slot)";
+fn superseded(r: &str) -> String {
+    format!("(j.c_do = 'start' AND j.c_skip = 1 AND {r}.status = 'waiting' AND {r}.slot < j.c_slot)")
+}
 
 /// Whether the call does anything at all.
 const ACTS: &str = "j.c_do NOT IN ('newer', 'stale', 'again manual', 'ended manual')";
@@ -155,11 +162,11 @@ impl<D: SqlDialect> Sql<'_, D> {
             meta = t.meta,
             runs = t.runs,
             attempts = t.attempts,
-            closes = closes(),
+            closes = closes("r"),
             live_at_all = running("r.until_ms > j.c_now"),
             live = running(&format!("r.until_ms > j.c_now AND {other}")),
             live_or_orphaned =
-                running(&format!("(r.until_ms > j.c_now OR (r.id = '' AND NOT {})) AND {other}", closed_now())),
+                running(&format!("(r.until_ms > j.c_now OR (r.id = '' AND NOT {})) AND {other}", closed_now("r"))),
         )
     }
 
@@ -189,65 +196,68 @@ impl<D: SqlDialect> Sql<'_, D> {
             stage = self.stage(),
             runs = t.runs,
             staged = self.staged(size),
-            closed = closed_now(),
+            closed = closed_now("r"),
         )
     }
 
     /// Closes what is expired, used up or superseded.
     pub(super) fn close_runs(&self, size: usize) -> String {
+        // Updates and upserts name their table without an alias: inside a trigger SQLite allows none.
+        let r = &self.tables.runs;
         format!(
-            "UPDATE {runs} AS r SET \
-             note = CASE WHEN EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {SUPERSEDED} AND NOT {closed}) \
-               THEN 'superseded' ELSE r.note END, \
-             status = CASE WHEN r.status = 'running' THEN 'dead' WHEN r.last_ended = 'timed_out' THEN 'timed_out' \
+            "UPDATE {r} SET \
+             note = CASE WHEN EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {superseded} AND NOT {closed}) \
+               THEN 'superseded' ELSE {r}.note END, \
+             status = CASE WHEN {r}.status = 'running' THEN 'dead' WHEN {r}.last_ended = 'timed_out' THEN 'timed_out' \
                ELSE 'failed' END, \
-             last_ended = CASE WHEN r.token IS NULL THEN r.last_ended ELSE 'lost' END, \
+             last_ended = CASE WHEN {r}.token IS NULL THEN {r}.last_ended ELSE 'lost' END, \
              token = NULL, open_job = NULL \
-             WHERE {among} AND EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {ACTS} AND ({closed} OR {SUPERSEDED}))",
-            runs = self.tables.runs,
-            among = self.among_staged("r.open_job", size),
+             WHERE {among} AND EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {ACTS} AND ({closed} OR {superseded}))",
+            among = self.among_staged(&format!("{r}.open_job"), size),
             stage = self.stage(),
-            of = self.stage_of("r"),
-            closed = closed_now(),
+            of = self.stage_of(r),
+            closed = closed_now(r),
+            superseded = superseded(r),
         )
     }
 
     /// Renews the lease of what is ours already, and starts the next attempt of what is taken over.
     fn continue_runs(&self, size: usize) -> String {
-        let (stage, of_run) = (self.stage(), self.stage_of("r"));
+        let r = &self.tables.runs;
+        let (stage, of_run) = (self.stage(), self.stage_of(r));
         let of = |column: &str| format!("(SELECT {column} FROM {stage} j WHERE {of_run})");
         let (token, lease) = (of("j.c_token"), of("j.c_now + j.c_lease"));
         // What holds our token already is only renewed.
         let unless_ours = |column: &str, value: &str| {
-            format!("{column} = CASE WHEN r.token = {token} THEN r.{column} ELSE {value} END")
+            format!("{column} = CASE WHEN {r}.token = {token} THEN {r}.{column} ELSE {value} END")
         };
         let lost = |column: &str, value: &str| {
-            format!("{column} = CASE WHEN r.token IS NULL OR r.token = {token} THEN r.{column} ELSE {value} END")
+            format!("{column} = CASE WHEN {r}.token IS NULL OR {r}.token = {token} THEN {r}.{column} ELSE {value} END")
         };
-        let reason = "CASE WHEN r.status = 'waiting' THEN 'retry' WHEN r.token IS NULL THEN 'hand-over' \
-             ELSE 'takeover' END";
+        let reason = format!(
+            "CASE WHEN {r}.status = 'waiting' THEN 'retry' WHEN {r}.token IS NULL THEN 'hand-over' ELSE 'takeover' END"
+        );
         let fence = of(&self.dialect.greatest("j.fence + 1", "j.c_now"));
         let set = [
             format!(
-                "until_ms = CASE WHEN r.token = {token} THEN {} ELSE {lease} END",
-                self.dialect.greatest("r.until_ms", &lease)
+                "until_ms = CASE WHEN {r}.token = {token} THEN {} ELSE {lease} END",
+                self.dialect.greatest(&format!("{r}.until_ms"), &lease)
             ),
-            unless_ours("attempt", "r.attempt + 1"),
-            unless_ours("reason", reason),
+            unless_ours("attempt", &format!("{r}.attempt + 1")),
+            unless_ours("reason", &reason),
             unless_ours("fence", &fence),
             unless_ours("instance_id", &of("j.c_instance")),
             unless_ours("claimed_at", &of("j.c_now")),
-            lost("failures", "r.failures + 1"),
+            lost("failures", &format!("{r}.failures + 1")),
             lost("last_ended", "'lost'"),
             "status = 'running'".to_owned(),
             format!("last_token = {token}"),
             format!("token = {token}"),
         ];
         format!(
-            "UPDATE {runs} AS r SET {set} \
-             WHERE (r.job, r.id, r.slot) IN (SELECT j.job, '', j.c_slot FROM {stage} j \
+            "UPDATE {r} SET {set} \
+             WHERE ({r}.job, {r}.id, {r}.slot) IN (SELECT j.job, '', j.c_slot FROM {stage} j \
                WHERE {staged} AND j.c_do IN ('again', 'take'))",
-            runs = self.tables.runs,
             set = set.join(", "),
             staged = self.staged(size),
         )
@@ -277,7 +287,7 @@ impl<D: SqlDialect> Sql<'_, D> {
         let (t, d) = (self.tables, self.dialect);
         let reason = "CASE j.c_do WHEN 'skip paused' THEN 'paused' ELSE 'overlap' END";
         format!(
-            "INSERT INTO {target} ({OPEN_ATTEMPT}, status, last_slot, skip_count) \
+            "INSERT INTO {attempts} ({OPEN_ATTEMPT}, status, last_slot, skip_count) \
              SELECT j.job, '{SKIP_ID}', coalesce((\
                SELECT s.slot FROM {attempts} s WHERE s.job = j.job AND s.id = '{SKIP_ID}' AND s.slot <= j.c_previous \
                AND s.last_slot = j.c_previous AND s.last_slot < j.c_slot AND s.reason = {reason} \
@@ -290,14 +300,13 @@ impl<D: SqlDialect> Sql<'_, D> {
              '', 0, 0, {reason}, j.c_instance, j.c_now, 'skipped', j.c_slot, 1 \
              FROM {stage} j WHERE {staged} AND j.c_do IN ('skip paused', 'skip overlap') \
              {conflict} last_slot = {last}, skip_count = {count} + 1",
-            target = d.upsert_target(&t.attempts),
             attempts = t.attempts,
             runs = t.runs,
             stage = self.stage(),
             staged = self.staged(size),
             conflict = d.on_conflict_update("job, id, slot, token"),
             last = d.incoming("last_slot"),
-            count = d.existing("skip_count"),
+            count = d.existing(&t.attempts, "skip_count"),
         )
     }
 
@@ -305,16 +314,16 @@ impl<D: SqlDialect> Sql<'_, D> {
     fn keep_jobs(&self, size: usize) -> String {
         let d = self.dialect;
         format!(
-            "INSERT INTO {target} (job, ident, touched, fence) \
+            "INSERT INTO {jobs} (job, ident, touched, fence) \
              SELECT j.job, '', j.c_now, CASE WHEN {STARTS} THEN {fence} ELSE j.fence END FROM {stage} j \
              WHERE {staged} AND {ACTS} AND ({STARTS} OR j.touched IS NULL OR j.touched < j.c_now - {TOUCH_MS}) \
              {conflict} touched = {touched}, fence = {new}",
-            target = d.upsert_target(&self.tables.jobs),
+            jobs = self.tables.jobs,
             stage = self.stage(),
             staged = self.staged(size),
             fence = d.greatest("j.fence + 1", "j.c_now"),
             conflict = d.on_conflict_update("job, ident"),
-            touched = d.greatest(&d.existing("touched"), &d.incoming("touched")),
+            touched = d.greatest(&d.existing(&self.tables.jobs, "touched"), &d.incoming("touched")),
             new = d.incoming("fence"),
         )
     }

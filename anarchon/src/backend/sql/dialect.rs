@@ -91,9 +91,9 @@ pub trait SqlDialect: Send + Sync + 'static {
         )
     }
 
-    /// The schema of temporary tables, if requests are to be staged in one instead of in the jobs' rows. Only for
-    /// databases where a transaction holds the one write lock from its beginning, and a batch stays on one connection:
-    /// nothing else is locked then.
+    /// The schema of temporary tables, if requests are to be staged in one instead of in the jobs' rows, and the work on
+    /// them done by a temporary trigger. For SQLite alone: there a transaction holds the one write lock from its
+    /// beginning, so no row has to be locked.
     fn temporary_schema(&self) -> Option<&str> {
         None
     }
@@ -142,14 +142,9 @@ pub trait SqlDialect: Send + Sync + 'static {
         format!("excluded.{column}")
     }
 
-    /// In the same place: the value that is stored. The table's alias there is `x`.
-    fn existing(&self, column: &str) -> String {
-        format!("x.{column}")
-    }
-
-    /// How the target of an upsert is named, so that [`existing`](Self::existing) finds it.
-    fn upsert_target(&self, table: &str) -> String {
-        format!("{table} AS x")
+    /// In the same place: the value that is stored, in the table that is inserted into.
+    fn existing(&self, table: &str, column: &str) -> String {
+        format!("{table}.{column}")
     }
 
     /// Whether taking a job's lock may wait, so that the clock has to be read again in a statement of its own after

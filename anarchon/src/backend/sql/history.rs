@@ -170,7 +170,10 @@ impl<D: SqlDialect> Sql<'_, D> {
         );
         let marks = |count: usize| vec![Value::from(mark); count];
         let mut statements: Vec<Statement> =
-            self.clear_stage().into_iter().map(|sql| Statement::new(sql, Vec::new())).collect();
+            self.make_stage().into_iter().map(|sql| Statement::new(sql, Vec::new())).collect();
+        if self.stages_apart() {
+            statements.push(Statement::new(self.empty_stage(), Vec::new()));
+        }
         statements.extend([
             Statement::new(stage, with(retention, &names)),
             Statement::new(self.end_attempts(size), named.clone()),

@@ -30,9 +30,9 @@ impl<D: SqlDialect> Sql<'_, D> {
         }
         rows.resize(size * COLUMNS.len(), Value::Null);
         let lock = format!(
-            "INSERT INTO {target} (job, ident, touched) SELECT c.job, '', t.now_ms FROM {rows} c \
+            "INSERT INTO {jobs} (job, ident, touched) SELECT c.job, '', t.now_ms FROM {rows} c \
              CROSS JOIN (SELECT {clock} AS now_ms) t WHERE c.job IS NOT NULL {conflict} touched = {touched}",
-            target = d.upsert_target(&t.jobs),
+            jobs = t.jobs,
             rows = d.rows(&[("job", Column::Key)], size),
             clock = d.clock(),
             conflict = d.on_conflict_update("job, ident"),
@@ -40,18 +40,17 @@ impl<D: SqlDialect> Sql<'_, D> {
         );
         // The floor is only ever inserted; what is replaced is kept beside it, to be read back.
         let schedules = format!(
-            "INSERT INTO {target} (job, ident, touched, floor, fingerprint, instance_id) \
+            "INSERT INTO {jobs} (job, ident, touched, floor, fingerprint, instance_id) \
              SELECT c.job, c.ident, l.touched, l.touched, c.fingerprint, c.instance FROM {rows} c \
              JOIN {jobs} l ON l.job = c.job AND l.ident = '' WHERE c.job IS NOT NULL {conflict} \
              was_fingerprint = {fingerprint}, was_instance = {instance}, was_touched = {touched}, \
              fingerprint = {new_fingerprint}, instance_id = {new_instance}, touched = {new_touched}",
-            target = d.upsert_target(&t.jobs),
             jobs = t.jobs,
             rows = d.rows(COLUMNS, size),
             conflict = d.on_conflict_update("job, ident"),
-            fingerprint = d.existing("fingerprint"),
-            instance = d.existing("instance_id"),
-            touched = d.existing("touched"),
+            fingerprint = d.existing(&t.jobs, "fingerprint"),
+            instance = d.existing(&t.jobs, "instance_id"),
+            touched = d.existing(&t.jobs, "touched"),
             new_fingerprint = d.incoming("fingerprint"),
             new_instance = d.incoming("instance_id"),
             new_touched = d.incoming("touched"),
@@ -100,10 +99,10 @@ impl<D: SqlDialect> Sql<'_, D> {
         let set: Vec<String> =
             ["paused_at", "paused_by", "pause_note"].iter().map(|c| format!("{c} = {}", d.incoming(c))).collect();
         let sql = format!(
-            "INSERT INTO {target} (job, ident, touched, paused_at, paused_by, pause_note) \
+            "INSERT INTO {jobs} (job, ident, touched, paused_at, paused_by, pause_note) \
              SELECT c.job, '', t.now_ms, {at}, c.by_whom, c.note FROM {rows} c \
              CROSS JOIN (SELECT {clock} AS now_ms) t WHERE c.job IS NOT NULL {conflict} {set}",
-            target = d.upsert_target(&t.jobs),
+            jobs = t.jobs,
             rows = d.rows(&[("job", Column::Key), ("by_whom", Column::Text), ("note", Column::Text)], 1),
             clock = d.clock(),
             conflict = d.on_conflict_update("job, ident"),

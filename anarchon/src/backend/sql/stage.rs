@@ -112,7 +112,7 @@ impl<D: SqlDialect> Sql<'_, D> {
     /// The stage's table.
     pub(super) fn stage(&self) -> String {
         match self.dialect.temporary_schema() {
-            Some(schema) => format!("{schema}.{}", self.dialect.quote(&format!("{}_stage", self.tables.base))),
+            Some(schema) => format!("{schema}.{}", self.apart("_stage")),
             None => self.tables.jobs.clone(),
         }
     }
@@ -137,26 +137,46 @@ impl<D: SqlDialect> Sql<'_, D> {
         format!("j.job = {alias}.job{lock}")
     }
 
-    /// Makes and empties a temporary stage; nothing where there is none.
-    pub(super) fn clear_stage(&self) -> Vec<String> {
-        if !self.stages_apart() {
-            return Vec::new();
-        }
-        let stage = self.stage();
-        let columns: Vec<String> = [REQUEST, FOUND, COPIED]
-            .concat()
-            .iter()
-            .map(|(name, kind)| format!("{name} {}", self.dialect.column(*kind)))
-            .collect();
-        vec![
+    /// Makes a temporary stage, unless it is there; nothing where there is none.
+    pub(super) fn make_stage(&self) -> Option<String> {
+        let columns = [REQUEST, FOUND, COPIED].concat();
+        let columns: Vec<String> =
+            columns.iter().map(|(name, kind)| format!("{name} {}", self.dialect.column(*kind))).collect();
+        self.stages_apart().then(|| {
             format!(
                 "CREATE TEMP TABLE IF NOT EXISTS {} ({}, PRIMARY KEY (job)) {}",
-                stage,
+                self.stage(),
                 columns.join(", "),
                 self.dialect.table_options()
+            )
+        })
+    }
+
+    pub(super) fn empty_stage(&self) -> String {
+        format!("DELETE FROM {}", self.stage())
+    }
+
+    /// Makes the work of a claim into one statement: the trigger of a view that nobody reads. The end of each statement
+    /// is told to the thread that waits for the answer, and waking it costs more than most of these statements do.
+    pub(super) fn make_work(&self, statements: &[String]) -> [String; 2] {
+        let (view, trigger) = (self.apart("_go"), self.apart("_work"));
+        [
+            format!("CREATE TEMP VIEW IF NOT EXISTS {view} AS SELECT 0 AS n"),
+            format!(
+                "CREATE TEMP TRIGGER IF NOT EXISTS {trigger} INSTEAD OF INSERT ON {view} BEGIN {}; END",
+                statements.join("; ")
             ),
-            format!("DELETE FROM {stage}"),
         ]
+    }
+
+    /// Does the work. An error takes the whole transaction back, so SQLite need not keep what would take back this
+    /// statement alone.
+    pub(super) fn do_work(&self) -> String {
+        format!("INSERT OR ROLLBACK INTO {} VALUES (0)", self.apart("_go"))
+    }
+
+    fn apart(&self, suffix: &str) -> String {
+        self.dialect.quote(&format!("{}{suffix}", self.tables.base))
     }
 
     /// What is staged of a claim: the request, with the floor that its schedule identity has, and the clock.
@@ -202,9 +222,9 @@ impl<D: SqlDialect> Sql<'_, D> {
         let updates: Vec<String> =
             columns.iter().skip(1).map(|(name, _)| format!("{name} = {}", d.incoming(name))).collect();
         format!(
-            "INSERT INTO {target} (ident, touched, {into}) SELECT '', j.c_now, {from} FROM ({requests}) j \
+            "INSERT INTO {jobs} (ident, touched, {into}) SELECT '', j.c_now, {from} FROM ({requests}) j \
              WHERE 1 = 1 {conflict} {updates}",
-            target = d.upsert_target(&t.jobs),
+            jobs = t.jobs,
             into = names(&columns, ""),
             from = names(&columns, "j."),
             requests = self.requests(size),

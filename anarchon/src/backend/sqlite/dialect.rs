@@ -65,8 +65,7 @@ impl SqlDialect for SqliteDialect {
     fn check_schema(&self, schema: Option<&str>) -> Result<(), String> {
         match schema {
             None => Ok(()),
-            Some(main) if main.eq_ignore_ascii_case("main") => Ok(()),
-            Some(other) => Err(format!("{other:?} cannot be a schema here: an SQLite file has only `main`")),
+            Some(schema) => Err(format!("an SQLite file has no schemas, so the table's name goes without `{schema}.`")),
         }
     }
 
