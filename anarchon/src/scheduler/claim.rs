@@ -23,6 +23,8 @@ const GROUPS: usize = 4;
 /// Claim calls under way at once.
 const CALLS: usize = 2;
 /// A claim packet may come this much later than its call's deadline before the store refuses it.
+/// A queue shorter than this is sent soon enough to be left alone.
+const LONG_QUEUE: usize = 256;
 const PACKET_LIFE: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
@@ -67,6 +69,8 @@ pub(super) struct Claim {
 pub(super) struct Claims {
     all: HashMap<u64, Claim>,
     queue: VecDeque<u64>,
+    /// The length at which the queue is next looked through for claims that are too late.
+    look_through_at: usize,
     under_way: usize,
     /// To be sent again once the user's runtime has shown that it is alive, by the tick that asked for it.
     unproven: VecDeque<(u64, u64)>,
@@ -557,14 +561,19 @@ impl Engine {
         self.owe_return(key, claim.token, claim.unanswered_until, now);
     }
 
-    /// Gives up what waited for a free call until it was too late. In an outage more falls due than is sent.
+    /// Gives up what waited for a free call until it was too late. In an outage more falls due than is sent; the queue
+    /// is looked through each time it has doubled, since what may be claimed for long stands between the others.
     fn drop_stale_claims(&mut self, now: Now) {
-        while let Some(id) = self.claims.queue.front().copied() {
-            let stale = self.claims.all.get(&id).is_none_or(|claim| !self.in_time(&claim.due, claim.give_up, now));
-            if !stale {
-                break;
-            }
-            self.claims.queue.pop_front();
+        if self.claims.queue.len() < self.claims.look_through_at {
+            return;
+        }
+        let queue = std::mem::take(&mut self.claims.queue);
+        let in_time = |claim: &Claim| self.in_time(&claim.due, claim.give_up, now);
+        let (fresh, stale): (VecDeque<u64>, VecDeque<u64>) =
+            queue.into_iter().partition(|id| self.claims.all.get(id).is_some_and(in_time));
+        self.claims.look_through_at = (fresh.len() * 2).max(LONG_QUEUE);
+        self.claims.queue = fresh;
+        for id in stale {
             if let Some(claim) = self.claims.all.remove(&id) {
                 self.give_up_claim(&claim, now);
             }

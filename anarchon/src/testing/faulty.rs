@@ -49,6 +49,9 @@ pub enum Fault {
     FailAfter(BackendErrorKind),
     /// The store does it, but the answer is kept back until [`FaultyBackend::let_go`].
     HoldReply,
+    /// The call never answers, and its packet reaches the store only at [`FaultyBackend::deliver`]. Claims alone can be
+    /// late; other calls are swallowed.
+    Late,
     /// The call panics, as a driver with a bug would.
     Panic,
 }
@@ -68,6 +71,7 @@ struct Plan {
     always: Option<Fault>,
     each: HashMap<Verb, Fault>,
     refused: Vec<String>,
+    late: Vec<RunClaim>,
     calls: HashMap<Verb, u64>,
     sizes: HashMap<Verb, Vec<usize>>,
 }
@@ -143,6 +147,12 @@ impl<B: Clone> FaultyBackend<B> {
         plan.next.get_mut(&verb).and_then(VecDeque::pop_front).unwrap_or(always)
     }
 
+    fn next_is_late(&self, verb: Verb) -> bool {
+        let plan = self.plan();
+        let planned = plan.next.get(&verb).and_then(VecDeque::front).copied().flatten();
+        planned.or(plan.each.get(&verb).copied()) == Some(Fault::Late)
+    }
+
     fn refuses(&self, job: &JobName) -> bool {
         self.plan().refused.iter().any(|refused| refused == job.as_str())
     }
@@ -165,7 +175,7 @@ impl<B: Clone> FaultyBackend<B> {
         match self.next_fault(verb, count) {
             None => call.await,
             Some(Fault::Fail(kind)) => Err(error(kind)),
-            Some(Fault::Swallow) => std::future::pending().await,
+            Some(Fault::Swallow | Fault::Late) => std::future::pending().await,
             Some(Fault::LoseReply) => {
                 let _ = call.await;
                 std::future::pending().await
@@ -193,7 +203,7 @@ impl<B: Clone> FaultyBackend<B> {
         match self.next_fault(verb, count) {
             None => call.await,
             Some(Fault::Fail(kind)) => errors(kind),
-            Some(Fault::Swallow) => std::future::pending().await,
+            Some(Fault::Swallow | Fault::Late) => std::future::pending().await,
             Some(Fault::LoseReply) => {
                 call.await;
                 std::future::pending().await
@@ -209,6 +219,18 @@ impl<B: Clone> FaultyBackend<B> {
             }
             Some(Fault::Panic) => panic!("told to panic"),
         }
+    }
+}
+
+impl<B: LeaseBackend + Clone> FaultyBackend<B> {
+    /// Lets the packets arrive that are late, and says what the store makes of them; nobody else hears it.
+    pub async fn deliver(&self) -> Vec<ClaimOutcome> {
+        let late = std::mem::take(&mut self.plan().late);
+        let mut outcomes = Vec::with_capacity(late.len());
+        for claim in late {
+            outcomes.extend(self.inner.claim(&claim).await.map(|timed| timed.value));
+        }
+        outcomes
     }
 }
 
@@ -278,6 +300,9 @@ impl<B: LeaseBackend + Clone> LeaseBackend for FaultyBackend<B> {
             self.refuses(&claim.job)
                 .then(|| BackendError::new("faulty", BackendErrorKind::Refused, "told to refuse a job"))
         };
+        if self.next_is_late(Verb::Claim) {
+            self.plan().late.extend_from_slice(claims);
+        }
         let mut refused: Vec<Option<BackendError>> = claims.iter().map(refuse).collect();
         let good: Vec<RunClaim> = claims.iter().filter(|claim| !self.refuses(&claim.job)).cloned().collect();
         let mut answers = self.many(Verb::Claim, claims.len(), self.inner.claim_many(&good)).await.into_iter();

@@ -217,3 +217,69 @@ async fn claims_do_not_pile_up_in_an_outage() {
     assert!((1000..3000).contains(&sent), "{sent} claims in 10 s");
     assert!(log.starts().len() >= 900);
 }
+
+#[tokio::test]
+async fn a_packet_that_arrives_after_its_claim_was_given_up_is_returned_and_started_once() {
+    let (world, log) = (World::new(), Log::default());
+    let (a, b) = (world.instance("a").await, world.instance("b").await);
+    a.scheduler.every("job", "1h", work(&world, &log, secs(1))).jitter("0s").add().await.unwrap();
+    world.advance(ms(3_599_999)).await;
+    a.client.fail_next(Verb::Claim, Fault::Late);
+    // Sent at 3600, and given up when five seconds later no answer has come for a job that is gone. The store takes the
+    // packet for a second more.
+    world.advance(ms(1000)).await;
+    a.scheduler.remove("job").await.unwrap();
+    world.advance(ms(4_701)).await;
+    assert!(a.events().iter().any(|e| matches!(e, Event::Unclear { .. })));
+    let before = a.client.calls(Verb::Release);
+    assert!(before >= 2, "an answer from before the packet's last moment settles nothing: {before}");
+    let outcomes = a.client.deliver().await;
+    assert!(matches!(outcomes[..], [anarchon::run::ClaimOutcome::Won { attempt: 1, .. }]), "{outcomes:?}");
+    world.advance(ms(300)).await;
+    b.scheduler.every("job", "1h", work(&world, &log, secs(1))).jitter("0s").add().await.unwrap();
+    world.advance(secs(5)).await;
+    assert_eq!(log.starts(), ["b 3600 #1"]);
+    let statuses: Vec<_> = b.attempts("job").await.iter().map(|attempt| attempt.status.unwrap()).collect();
+    assert_eq!(statuses, [AttemptStatus::Returned, AttemptStatus::Done]);
+    world.advance(secs(30)).await;
+    let after = a.client.calls(Verb::Release);
+    world.advance(secs(30)).await;
+    assert_eq!(a.client.calls(Verb::Release), after, "and once it is settled, no more is sent");
+}
+
+#[tokio::test]
+async fn a_packet_that_arrives_between_two_tries_and_is_not_heard_of_is_returned_and_started_once() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    let handler = work(&world, &log, secs(1));
+    a.scheduler.every("job", "1h", handler).jitter("0s").max_late("5500ms").catch_up("0s").add().await.unwrap();
+    world.advance(ms(3_599_999)).await;
+    a.client.fail_next(Verb::Claim, Fault::Late);
+    a.client.fail_each(Verb::Claim, Some(Fault::Fail(BackendErrorKind::Busy)));
+    world.advance(ms(5_490)).await;
+    let outcomes = a.client.deliver().await;
+    assert!(matches!(outcomes[..], [anarchon::run::ClaimOutcome::Won { attempt: 1, .. }]), "{outcomes:?}");
+    world.advance(ms(1500)).await;
+    a.client.fail_each(Verb::Claim, None);
+    world.advance(secs(30)).await;
+    assert_eq!(log.starts(), ["a 3600 #1"]);
+    let statuses: Vec<_> = a.attempts("job").await.iter().map(|attempt| attempt.status.unwrap()).collect();
+    assert_eq!(statuses, [AttemptStatus::Returned, AttemptStatus::Done]);
+}
+
+#[tokio::test]
+async fn a_packet_that_arrives_after_a_takeover_changes_nothing() {
+    let (world, log) = (World::new(), Log::default());
+    let (a, b) = (world.instance("a").await, world.instance("b").await);
+    a.scheduler.every("job", "1h", work(&world, &log, secs(60))).jitter("0s").add().await.unwrap();
+    b.scheduler.every("job", "1h", work(&world, &log, secs(60))).jitter("1s").add().await.unwrap();
+    world.advance(ms(3_599_999)).await;
+    a.client.fail_next(Verb::Claim, Fault::Late);
+    world.advance(secs(4)).await;
+    assert_eq!(log.starts(), ["b 3600 #1"]);
+    let outcomes = a.client.deliver().await;
+    assert!(matches!(outcomes[..], [anarchon::run::ClaimOutcome::Running { .. }]), "{outcomes:?}");
+    world.advance(secs(100)).await;
+    assert_eq!(log.starts(), ["b 3600 #1"]);
+    assert_eq!(b.attempts("job").await[0].status, Some(AttemptStatus::Done));
+}
