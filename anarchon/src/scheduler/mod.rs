@@ -213,12 +213,20 @@ impl<B> Scheduler<B> {
     /// # Errors
     /// As [`history`](Self::history).
     pub async fn last_run(&self, job: &str) -> Result<Option<AttemptRecord>> {
-        // A record of skipped slots can be the newest, but only one of them in a row: an attempt follows it.
-        let records = self.history(job, 16).await?;
-        Ok(records.into_iter().find_map(|record| match record {
-            Record::Attempt(attempt) => Some(attempt),
-            Record::Skipped(_) => None,
-        }))
+        // Usually an attempt is among the newest records, but skips may have put any number before it.
+        let mut limit = 16;
+        loop {
+            let records = self.history(job, limit).await?;
+            let all = records.len() < limit as usize;
+            let latest = records.into_iter().find_map(|record| match record {
+                Record::Attempt(attempt) => Some(attempt),
+                Record::Skipped(_) => None,
+            });
+            if latest.is_some() || all {
+                return Ok(latest);
+            }
+            limit = limit.saturating_mul(16);
+        }
     }
 
     /// The unfinished runs of a job on all instances, and how long their leases still last.

@@ -98,3 +98,53 @@ async fn a_claim_only_store_runs_slots_once_and_keeps_history() {
         scheduler.stop().await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn the_last_run_is_found_behind_any_number_of_skips() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    a.scheduler.every("job", "10s", work(&world, &log, secs(1000))).jitter("0s").add().await.unwrap();
+    world.advance(secs(11)).await;
+    for _ in 0..15 {
+        a.scheduler.pause("job", "").await.unwrap();
+        world.advance(secs(10)).await;
+        a.scheduler.resume("job").await.unwrap();
+        world.advance(secs(10)).await;
+    }
+    assert!(a.scheduler.history("job", 16).await.unwrap().iter().all(|record| record.attempt().is_none()));
+    let last = a.scheduler.last_run("job").await.unwrap().unwrap();
+    assert_eq!(last.run.slot.ms(), crate::world::at(10));
+    assert_eq!(a.scheduler.last_run("no such job").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_claim_only_slot_won_while_stopping_is_run() {
+    let (world, log) = (World::new(), Log::default());
+    let store = ClaimOnlyMemoryBackend::with_clock(std::sync::Arc::new(world.clock.clone()));
+    let scheduler = Scheduler::builder(store)
+        .clock(std::sync::Arc::new(world.clock.clone()))
+        .seed(7)
+        .on_callers_runtime()
+        .start()
+        .await
+        .unwrap();
+    let (log_it, clock) = (log.clone(), world.clock.clone());
+    let handler = move |ctx: Context| {
+        use anarchon::Clock as _;
+        let (log, clock) = (log_it.clone(), clock.clone());
+        async move {
+            log.add(&ctx, "start", &clock);
+            clock.sleep_until(clock.boot() + secs(5)).await;
+            log.add(&ctx, "end", &clock);
+        }
+    };
+    scheduler.every("job", "1h", handler).jitter("0s").add().await.unwrap();
+    world.advance(secs(3601)).await;
+    let stopping = {
+        let scheduler = scheduler.clone();
+        tokio::spawn(async move { scheduler.stop().await })
+    };
+    world.advance(secs(5)).await;
+    stopping.await.unwrap().unwrap();
+    assert_eq!((log.of("start").len(), log.of("end").len()), (1, 1));
+}
