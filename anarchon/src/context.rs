@@ -16,8 +16,8 @@ use crate::slot::{InstanceId, JobName, Token};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CancelReason {
-    /// The lease ran out or was taken over: another instance may run this slot now. Nothing that this attempt still
-    /// does is recorded.
+    /// The lease ran out or was taken over: another instance may run this slot now. Of this attempt nothing is recorded
+    /// any more but a success, and that only as long as no other instance has taken the run over.
     LeaseLost,
     /// The run took longer than its `timeout`.
     Timeout,

@@ -48,7 +48,8 @@ pub enum Event {
         /// The error text of one that failed or ran out of time.
         error: Option<Arc<str>>,
     },
-    /// This instance has lost the lease of a run: the handler is cancelled, and nothing more of it is recorded.
+    /// This instance has lost the lease of a run, or could not renew it in time: the handler is cancelled, and nothing
+    /// of it is recorded but a success that comes before another instance takes the run over.
     LeaseLost {
         /// The run.
         run: RunKey,

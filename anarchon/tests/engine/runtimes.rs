@@ -109,3 +109,46 @@ async fn a_runtime_that_is_shut_down_hands_its_runs_over_and_wins_no_more() {
     a.scheduler.stop().await.unwrap();
     two.shutdown_background();
 }
+
+#[tokio::test]
+async fn a_handler_that_blocks_its_thread_is_named_by_stop_and_taken_over_after_its_lease() {
+    let (world, log) = (World::new(), Log::default());
+    let (one, two) = (runtime(), runtime());
+    let a = instance_on(&world, &one, "a").await;
+    let (release, blocked) = channel::<()>();
+    let blocked = std::sync::Mutex::new(Some(blocked));
+    let handler = {
+        let (log, clock) = (log.clone(), world.clock.clone());
+        move |ctx: anarchon::Context| {
+            log.add(&ctx, "start", &clock);
+            let blocked = blocked.lock().unwrap().take();
+            async move {
+                let _ = blocked.map(|blocked| blocked.recv());
+            }
+        }
+    };
+    a.scheduler.every("job", "1h", handler).jitter("0s").add().await.unwrap();
+    world.advance(ms(3_600_000)).await;
+    while log.all().is_empty() {
+        world.advance(ms(1)).await;
+    }
+    let b = instance_on(&world, &two, "b").await;
+    b.scheduler.every("job", "1h", work(&world, &log, ms(0))).jitter("0s").add().await.unwrap();
+    let scheduler = a.scheduler.clone();
+    let stopping = tokio::spawn(async move { scheduler.stop().await });
+    world.advance(secs(34)).await;
+    assert!(!stopping.is_finished(), "five seconds of grace and thirty more");
+    world.advance(secs(2)).await;
+    let error = stopping.await.unwrap().unwrap_err();
+    assert!(matches!(&error, anarchon::Error::StillRunning { jobs, .. } if jobs[0].as_str() == "job"), "{error}");
+    assert_eq!(log.starts(), ["a 3600 #1"], "it was not released");
+    assert!(a.scheduler.stop().await.is_err());
+    for _ in 0..40 {
+        world.advance(ms(500)).await;
+        free(&world, &two, channel().0).await;
+    }
+    assert_eq!(log.starts(), ["a 3600 #1", "b 3600 #2"]);
+    drop(release);
+    one.shutdown_background();
+    two.shutdown_background();
+}

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sqlx::ValueRef as _;
 use sqlx::pool::PoolOptions;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous,
 };
 use sqlx::{Arguments as _, AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _, SqlitePool, TypeInfo as _};
-use sqlx::ValueRef as _;
 use tokio::sync::Mutex;
 
 use crate::backend::ServerInfo;
@@ -115,19 +115,14 @@ impl SqlxSqlite {
     }
 
     fn configured(&self, options: &SqliteConnectOptions, ours: bool) -> SqliteConnectOptions {
-        let timeout = self.busy_timeout.unwrap_or(BUSY_TIMEOUT).min(Duration::from_millis(i32::MAX.unsigned_abs().into()));
+        let timeout =
+            self.busy_timeout.unwrap_or(BUSY_TIMEOUT).min(Duration::from_millis(i32::MAX.unsigned_abs().into()));
         let options = options.clone().busy_timeout(timeout).row_buffer_size(ROW_BUFFER).disable_statement_logging();
         // Pages of a few hundred jobs stay in memory (16 MiB), and the log is copied back less often than each 4 MiB.
         // Temporary tables in memory have no journal file, nor a buffer of 64 KiB for one in each transaction.
-        let options = options
-            .pragma("cache_size", "-16384")
-            .pragma("wal_autocheckpoint", "4000")
-            .pragma("temp_store", "MEMORY");
-        if ours {
-            options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Normal)
-        } else {
-            options
-        }
+        let options =
+            options.pragma("cache_size", "-16384").pragma("wal_autocheckpoint", "4000").pragma("temp_store", "MEMORY");
+        if ours { options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Normal) } else { options }
     }
 
     async fn open_file(&self, options: &SqliteConnectOptions, ours: bool) -> Result<Opened, SqlError> {
@@ -283,7 +278,8 @@ impl SqlClient for SqlxSqlite {
                      schedulers on that pool see it, it is gone with the pool, and a pool that is busy delays \
                      heartbeats, which can cost leases"
                     .to_owned(),
-                _ => "an SQLite database in memory: only this scheduler sees it, and it is gone when that stops".to_owned(),
+                _ => "an SQLite database in memory: only this scheduler sees it, and it is gone when that stops"
+                    .to_owned(),
             });
             return Ok(info);
         };
@@ -355,9 +351,9 @@ fn row(row: &SqliteRow) -> Result<Row, SqlError> {
         row.try_get_unchecked(index).map(Value::Text)
     };
     let columns = (0..row.len()).map(column).collect::<Result<Vec<_>, _>>();
-    columns.map(Row::new).map_err(|error| {
-        SqlError::new(BackendErrorKind::Config, format!("an answer could not be read: {error}"))
-    })
+    columns
+        .map(Row::new)
+        .map_err(|error| SqlError::new(BackendErrorKind::Config, format!("an answer could not be read: {error}")))
 }
 
 /// Undoes what may be open; `false` when the connection is not fit for use any more.
@@ -400,7 +396,8 @@ fn parse_version(version: &str) -> Option<(u32, u32)> {
 fn in_memory(options: &SqliteConnectOptions) -> bool {
     let path = options.get_filename();
     let shown = format!("{:?}", options.clone().filename("x"));
-    shown.starts_with("SqliteConnectOptions { filename: \"x\", in_memory: true") || path == Path::new(":memory:")
+    shown.starts_with("SqliteConnectOptions { filename: \"x\", in_memory: true")
+        || path == Path::new(":memory:")
         || path.as_os_str().is_empty()
 }
 
