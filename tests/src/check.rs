@@ -124,14 +124,29 @@ pub fn grid(every: i64, from: i64, to: i64) -> Vec<i64> {
     (first..=to).step_by(usize::try_from(every).unwrap_or(1)).collect()
 }
 
-/// Each of the `owed` slots was run exactly once, and no slot was run twice.
+/// Each of the `owed` slots was started exactly once. Slots after them are left out, as the processes may have been
+/// stopped in the middle of them.
 ///
 /// # Panics
 /// When that does not hold.
 pub fn each_once(attempts: &[Attempt], job: &str, owed: &[i64]) {
-    let started = started_slots(attempts, job);
-    let twice: Vec<&[i64]> = started.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+    once(attempts, job, owed);
+}
+
+/// Each of the `owed` slots came to its end exactly once, however often it was started.
+///
+/// # Panics
+/// When that does not hold.
+pub fn each_ended_once(attempts: &[Attempt], job: &str, owed: &[i64]) {
+    let ended = |attempt: &&Attempt| attempt.end.as_ref().is_some_and(|end| end.event == "end");
+    once(&attempts.iter().filter(ended).cloned().collect::<Vec<_>>(), job, owed);
+}
+
+fn once(attempts: &[Attempt], job: &str, owed: &[i64]) {
+    let mut run = started_slots(attempts, job);
+    run.retain(|slot| Some(slot) <= owed.last());
+    let twice: Vec<&[i64]> = run.windows(2).filter(|pair| pair[0] == pair[1]).collect();
     assert!(twice.is_empty(), "`{job}` ran slots twice: {twice:?}");
-    let missing: Vec<&i64> = owed.iter().filter(|slot| started.binary_search(slot).is_err()).collect();
+    let missing: Vec<&i64> = owed.iter().filter(|slot| run.binary_search(slot).is_err()).collect();
     assert!(missing.is_empty(), "`{job}` did not run {missing:?} of {} slots owed", owed.len());
 }

@@ -92,6 +92,24 @@ impl Lab {
         nodes
     }
 
+    /// Freezes a process, as a pause of a virtual machine would; but not while it holds a lock of the store, which no
+    /// lease could help the others over.
+    ///
+    /// # Panics
+    /// When the store is locked each time.
+    pub fn freeze(&self, node: &Node) {
+        for _ in 0..100 {
+            node.freeze();
+            if !self.store.borrow().is_locked() {
+                node.dead(crate::log::monotonic_ns());
+                return;
+            }
+            node.thaw();
+            thread::sleep(POLL);
+        }
+        panic!("the store is locked, whenever `{}` is frozen", node.name);
+    }
+
     fn log_path(&self) -> PathBuf {
         self.directory.path().join("log.jsonl")
     }

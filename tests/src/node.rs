@@ -155,14 +155,13 @@ impl Node {
     ///
     /// # Panics
     /// When the system does not show that it is.
-    pub fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
         let since = Instant::now();
         while !all_threads_stopped(self.pid()) {
             assert!(since.elapsed() < LONG, "`{}` does not freeze", self.name);
             thread::sleep(Duration::from_millis(1));
         }
-        self.dead(monotonic_ns());
     }
 
     /// Lets it go on.
@@ -210,7 +209,7 @@ impl Node {
         self.status
     }
 
-    fn dead(&self, mono_ns: u64) {
+    pub(crate) fn dead(&self, mono_ns: u64) {
         self.deaths.lock().expect("no panic while it is held").push(Death { pid: self.pid(), mono_ns });
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use sqlx::{Connection as _, Executor as _, SqliteConnection};
+
 /// A server that a test may start, kill and start again.
 pub trait Server: fmt::Debug {
     /// Starts it, with the data it had; returns once it answers.
@@ -35,6 +37,25 @@ impl Store {
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Whether somebody holds a lock of it for longer than a moment, so that nobody can write: a file has such locks.
+    ///
+    /// # Panics
+    /// When the file cannot be opened.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        if !self.url.starts_with("sqlite:") {
+            return false;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let mut connection = SqliteConnection::connect(&self.url).await.expect("the file is there");
+            connection.execute("PRAGMA busy_timeout = 300").await.expect("a pragma");
+            let free = connection.execute("BEGIN IMMEDIATE; ROLLBACK").await.is_ok();
+            connection.close().await.expect("a close");
+            !free
+        })
     }
 
     /// Its server; a store in a file has none.

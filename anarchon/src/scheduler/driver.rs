@@ -36,6 +36,8 @@ pub(super) async fn drive(mut engine: Engine, mut inputs: mpsc::UnboundedReceive
     loop {
         engine.advance();
         if let Some(stopped) = engine.stopped(engine.now()) {
+            // Nobody drives a call that is still under way, and it may hold the connection that is to be closed.
+            engine.calls.clear();
             close(&*clock, &*engine.store).await;
             return stopped;
         }

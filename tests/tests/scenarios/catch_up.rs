@@ -1,9 +1,9 @@
 //! Slots that fall due while every process is down.
 
-use tests::check::no_attempt_twice;
-use tests::{Lab, NodeOptions};
+use tests::check::{Attempt, grid, no_attempt_twice};
+use tests::{Lab, NodeOptions, wall_ms};
 
-use super::{hourly, in_good_time};
+use super::{every_second, hourly, in_good_time};
 
 /// A process makes the job known and stops before its slot; when that is over, three others start. Returns the starts
 /// of the job within a while after that.
@@ -14,7 +14,7 @@ fn all_down_when_due(lab: &Lab, more: &str) -> (i64, Vec<tests::Line>) {
     in_good_time(slot);
     lab.wait_until_ms(slot + 1200);
     let mut nodes = lab.start_all(["a", "b", "c"], &jobs, &options);
-    lab.wait_until_ms(tests::wall_ms() + 2000);
+    lab.wait_until_ms(wall_ms() + 2000);
     nodes.iter_mut().for_each(tests::Node::stop);
     no_attempt_twice(&lab.attempts());
     (slot, lab.lines().into_iter().filter(|line| line.is("start", "nightly")).collect())
@@ -38,12 +38,36 @@ fn without_catch_up_a_slot_that_was_due_while_all_were_down_is_not_run() {
 }
 
 #[test]
+fn of_many_slots_that_were_missed_only_the_latest_is_caught_up_with() {
+    let lab = Lab::sqlite();
+    let options = NodeOptions::default();
+    let jobs = every_second("tick", "none", "overlap = \"allow\"");
+    let mut before = lab.start("before", &jobs, &options);
+    lab.wait_start("tick", 1);
+    before.stop();
+    let down = wall_ms();
+    lab.wait_until_ms(down + 5000);
+    let up = wall_ms();
+    let mut nodes = lab.start_all(["a", "b", "c"], &jobs, &options);
+    let caught_up =
+        lab.wait_line("a catch-up", |line| line.is("start", "tick") && line.reason.as_deref() == Some("catch-up"));
+    lab.wait_line("a later slot", |line| line.is("start", "tick") && line.slot > caught_up.slot);
+    nodes.iter_mut().for_each(tests::Node::stop);
+
+    let missed = grid(1000, down, up);
+    let starts: Vec<i64> = lab.attempts().iter().map(Attempt::slot).filter(|slot| missed.contains(slot)).collect();
+    assert!(missed.len() >= 4 && starts.len() <= 1, "of {missed:?} it ran {starts:?}");
+    assert!(caught_up.slot >= missed.last().copied(), "{caught_up:?}");
+    no_attempt_twice(&lab.attempts());
+}
+
+#[test]
 fn a_new_job_does_not_run_for_slots_before_it_was_known() {
     let lab = Lab::sqlite();
     // Its last slot was a second ago.
     let (jobs, _) = hourly("new", -1000, "none", "catch_up = \"30m\"");
     let mut nodes = lab.start_all(["a", "b"], &jobs, &NodeOptions::default());
-    lab.wait_until_ms(tests::wall_ms() + 1500);
+    lab.wait_until_ms(wall_ms() + 1500);
     nodes.iter_mut().for_each(tests::Node::stop);
     assert!(lab.attempts().is_empty());
 }

@@ -83,7 +83,7 @@ fn a_job_with_one_attempt_is_not_started_again_when_its_runner_is_killed() {
 #[test]
 fn an_attempt_that_dies_each_time_is_started_as_often_as_max_attempts_says() {
     let lab = Lab::sqlite();
-    let options = NodeOptions::default().set("--lease", "1s");
+    let options = NodeOptions::default();
     let jobs = every_second("deadly", "sleep 60s", "max_attempts = 2");
     let mut first = lab.start("a", &jobs, &options);
     let start = lab.wait_start("deadly", 1);

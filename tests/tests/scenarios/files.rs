@@ -71,3 +71,11 @@ fn a_store_in_a_directory_that_is_not_there_is_refused_at_start() {
     let text = refusal(&lab, &every_second("tick", "none", ""), &NodeOptions::default());
     assert!(text.contains("backend `sqlite`"), "{text}");
 }
+
+#[test]
+fn the_file_of_jobs_that_comes_with_node_is_accepted() {
+    let lab = Lab::sqlite();
+    let jobs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/node.toml"));
+    let mut node = lab.start("a", &jobs.expect("a file of jobs"), &NodeOptions::default());
+    node.stop();
+}

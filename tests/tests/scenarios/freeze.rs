@@ -13,7 +13,7 @@ fn a_runner_that_was_frozen_past_its_lease_is_cancelled_when_it_wakes() {
     let mut frozen = lab.start("a", &every_second("long", "sleep 60s", ""), &options);
     let first = lab.wait_start("long", 1);
     let mut others = lab.start_all(["b", "c"], &every_second("long", "sleep 1s", ""), &options);
-    frozen.freeze();
+    lab.freeze(&frozen);
     let second = lab.wait_start("long", 2);
     assert_eq!(second.slot, first.slot);
     assert_eq!(second.reason.as_deref(), Some("takeover"));
@@ -42,7 +42,7 @@ fn what_a_frozen_runner_still_ends_when_it_wakes_is_refused() {
     // Its thread is blocked, so that it cannot see that it was cancelled: it comes to its end, too late.
     let mut frozen = lab.start("a", &every_second("long", "block 2s", ""), &options);
     let first = lab.wait_start("long", 1);
-    frozen.freeze();
+    lab.freeze(&frozen);
     let mut other = lab.start("b", &every_second("long", "sleep 1s", ""), &options);
     let second = lab.wait_start("long", 2);
     assert_eq!(second.slot, first.slot);
@@ -64,8 +64,10 @@ fn what_a_frozen_runner_still_ends_when_it_wakes_is_refused() {
 fn slots_that_passed_while_a_process_was_frozen_are_run_by_the_others() {
     let lab = Lab::sqlite();
     let mut nodes = lab.start_all(["a", "b"], &every_second("tick", "none", ""), &NodeOptions::default());
-    let from = tests::wall_ms();
-    nodes[0].freeze();
+    // Between two slots, when nothing is under way.
+    let from = (tests::wall_ms() / 1000 + 1) * 1000 + 500;
+    lab.wait_until_ms(from);
+    lab.freeze(&nodes[0]);
     lab.wait_until_ms(from + 4000);
     nodes[0].thaw();
     let owed = tests::check::grid(1000, from, from + 7000);

@@ -23,8 +23,8 @@ fn a_pause_from_one_instance_stops_the_job_on_all_until_it_is_resumed() {
 
     let attempts = lab.attempts();
     never_two_at_once(&attempts);
-    // Slots that are decided after the pause and before its end; the last ones may be decided after that.
-    let during = grid(1000, paused, resuming - 700);
+    // What was decided after the pause and before its end; the last slots may be decided after it on a busy machine.
+    let during = grid(1000, paused, resuming - 1500);
     assert!(during.len() >= 2);
     for slot in &during {
         let other = attempts.iter().any(|a| a.job() == "other" && a.slot() == *slot);

@@ -85,3 +85,22 @@ fn a_run_that_is_handed_over_by_the_last_process_is_started_by_the_next_one() {
     assert_eq!(second.reason.as_deref(), Some("hand-over"));
     never_two_at_once(&lab.attempts());
 }
+
+#[test]
+fn a_handler_that_blocks_its_thread_through_a_stop_is_not_handed_over_and_the_stop_says_so() {
+    let lab = Lab::sqlite();
+    let jobs = every_second("stuck", "block 120s", "");
+    let mut blocked = lab.start("a", &jobs, &NodeOptions::default().set("--stop-grace", "100ms"));
+    let first = lab.wait_start("stuck", 1);
+    let _other = lab.start("b", &every_second("stuck", "none", ""), &NodeOptions::default());
+    blocked.terminate();
+    let status = blocked.wait();
+    assert_eq!(status.code(), Some(1), "{}", blocked.stderr());
+    assert!(blocked.stderr().contains("still running") && blocked.stderr().contains("`stuck`"), "{}", blocked.stderr());
+
+    // Nobody was told that it may start: its lease had to run out.
+    let second = lab.wait_start("stuck", 2);
+    assert_eq!((second.slot, second.reason.as_deref()), (first.slot, Some("takeover")));
+    never_two_at_once(&lab.attempts());
+    assert!(!lab.lines().iter().any(|line| line.event == "handed-over"));
+}
