@@ -227,7 +227,7 @@ impl RunClaim {
             kind: ClaimKind::Scheduled,
             token,
             instance,
-            identity: Arc::from(""),
+            identity: Arc::default(),
             floor: i64::MIN,
             previous: None,
             limit: Duration::from_secs(60),

@@ -37,8 +37,9 @@ pub(super) struct JobState {
     attempts: Vec<AttemptRecord>,
     /// By their first slot.
     skips: BTreeMap<Slot, SkipRecord>,
-    schedules: BTreeMap<String, Schedule>,
-    pub(super) paused: Option<Pause>,
+    /// By their identity; hardly ever more than one.
+    schedules: Vec<(String, Schedule)>,
+    pub(super) paused: Option<Box<Pause>>,
     fence: u64,
     trim_mark: Option<i64>,
     touched: i64,
@@ -66,8 +67,19 @@ impl JobState {
         let (fingerprint, instance) = (registration.fingerprint.clone(), registration.instance.clone());
         let registrant = Registrant { fingerprint, instance, at: now };
         let schedule = Schedule { floor: registered.floor, registered: Some(registrant) };
-        self.schedules.insert(registration.identity.clone(), schedule);
+        *self.schedule(&registration.identity, registered.floor) = schedule;
         registered
+    }
+
+    /// What is known of a schedule identity; one that is new gets this floor.
+    fn schedule(&mut self, identity: &str, floor: i64) -> &mut Schedule {
+        let known = self.schedules.iter().position(|(known, _)| known == identity);
+        let at = known.unwrap_or_else(|| {
+            self.schedules.reserve_exact(1);
+            self.schedules.push((identity.to_owned(), Schedule { floor, registered: None }));
+            self.schedules.len() - 1
+        });
+        &mut self.schedules[at].1
     }
 
     /// Whether no instance has had the job registered for so long that it goes, with all that is left of it.
@@ -80,10 +92,10 @@ impl JobState {
             return ClaimOutcome::Late(Lateness::Stale);
         }
         self.touched = self.touched.max(now);
-        self.schedules.entry(claim.identity.to_string()).or_insert(Schedule { floor: claim.floor, registered: None });
+        let floor = self.schedule(&claim.identity, claim.floor).floor;
         self.close_over(Some(claim.token), now);
         let key = claim.key();
-        match lease::decide(claim, &self.facts(claim, &key, now), now) {
+        match lease::decide(claim, &self.facts(claim, &key, Some(floor), now), now) {
             Decision::Answer(outcome) => outcome,
             Decision::Again => self.again(claim, &key, now),
             Decision::TakeOver => self.take_over(claim, &key, now),
@@ -92,15 +104,16 @@ impl JobState {
         }
     }
 
-    fn facts<'a>(&'a self, claim: &RunClaim, key: &RunKey, now: i64) -> Facts<'a> {
+    fn facts<'a>(&'a self, claim: &RunClaim, key: &RunKey, floor: Option<i64>, now: i64) -> Facts<'a> {
         let others = || self.runs.values().filter(|run| run.key != *key && run.counts);
+        let run = self.runs.get(key);
         Facts {
-            run: self.runs.get(key),
-            ended: ended_as(&self.attempts, key, claim.token),
+            run,
+            ended: run.and_then(|_| ended_as(&self.attempts, key, claim.token)),
             skipped: self.skips.range(..=claim.slot).next_back().is_some_and(|(_, s)| s.last >= claim.slot),
             paused: self.paused.is_some(),
             trim_mark: self.trim_mark,
-            floor: self.schedules.get(&*claim.identity).map(|s| s.floor),
+            floor,
             live: others().find(|run| run.live(now)),
             orphaned: others().find(|run| run.key.manual.is_none() && run.status == Status::Running && run.over(now)),
         }
@@ -216,7 +229,7 @@ impl JobState {
                 self.skips.insert(slot, SkipRecord::new(claim.job.clone(), slot, slot, 1, reason));
             }
         }
-        let facts = self.facts(claim, key, now);
+        let facts = self.facts(claim, key, None, now);
         match (reason, facts.live.or(facts.orphaned)) {
             (SkipReason::Overlap, Some(blocker)) => lease::overlap(blocker, now, true),
             _ => ClaimOutcome::Paused { recorded: true },
