@@ -3,10 +3,10 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use chrono::{DateTime, Utc};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::run::{Reason, RunKey};
@@ -35,36 +35,93 @@ impl fmt::Display for CancelReason {
     }
 }
 
-/// Blocking work that belongs to a run: the run has not ended before all of it has.
+/// What passes between the engine, the task and the handler of one run, in one allocation.
 #[derive(Debug, Default)]
-pub(crate) struct Blocking {
-    under_way: AtomicUsize,
-    ended: Notify,
+pub(crate) struct Signals {
+    /// Why to stop, as a number; zero is not at all.
+    cancel: AtomicU8,
+    /// The handler is to be dropped at its next await.
+    dropped: AtomicBool,
+    /// Blocking work under way: the run has not ended before all of it has.
+    blocking: AtomicUsize,
+    changed: Notify,
 }
 
-impl Blocking {
-    fn begin(self: &Arc<Self>) -> BlockingGuard {
-        self.under_way.fetch_add(1, Ordering::SeqCst);
-        BlockingGuard(Arc::clone(self))
+const LEASE_LOST: u8 = 1;
+const TIMEOUT: u8 = 2;
+const STOP: u8 = 3;
+
+impl Signals {
+    /// Asks the handler to stop.
+    pub(crate) fn cancel(&self, reason: CancelReason) {
+        let code = match reason {
+            CancelReason::LeaseLost => LEASE_LOST,
+            CancelReason::Timeout => TIMEOUT,
+            CancelReason::Stop => STOP,
+        };
+        self.cancel.store(code, Ordering::SeqCst);
+        self.changed.notify_waiters();
     }
 
-    pub(crate) async fn all_ended(&self) {
+    /// Drops the handler at its next await.
+    pub(crate) fn drop_handler(&self) {
+        self.dropped.store(true, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    /// The engine will say no more, and renew no lease: a handler that is still there is dropped.
+    pub(crate) fn let_go(&self) {
+        let _ = self.cancel.compare_exchange(0, LEASE_LOST, Ordering::SeqCst, Ordering::SeqCst);
+        self.drop_handler();
+    }
+
+    fn reason(&self) -> Option<CancelReason> {
+        match self.cancel.load(Ordering::SeqCst) {
+            LEASE_LOST => Some(CancelReason::LeaseLost),
+            TIMEOUT => Some(CancelReason::Timeout),
+            STOP => Some(CancelReason::Stop),
+            _ => None,
+        }
+    }
+
+    pub(crate) async fn to_be_dropped(&self) {
+        self.when(|| self.dropped.load(Ordering::SeqCst).then_some(())).await;
+    }
+
+    pub(crate) async fn blocking_ended(&self) {
+        self.when(|| (self.blocking.load(Ordering::SeqCst) == 0).then_some(())).await;
+    }
+
+    async fn when<T>(&self, look: impl Fn() -> Option<T>) -> T {
         loop {
-            let ended = self.ended.notified();
-            if self.under_way.load(Ordering::SeqCst) == 0 {
-                return;
+            if let Some(seen) = look() {
+                return seen;
             }
-            ended.await;
+            let changed = self.changed.notified();
+            // Once more: what changed before `changed` was made does not wake it.
+            if let Some(seen) = look() {
+                return seen;
+            }
+            changed.await;
         }
     }
 }
 
-struct BlockingGuard(Arc<Blocking>);
+/// Blocking work under way.
+struct BlockingGuard(Context);
+
+impl BlockingGuard {
+    fn new(context: &Context) -> Self {
+        context.0.signals.blocking.fetch_add(1, Ordering::SeqCst);
+        Self(context.clone())
+    }
+}
 
 impl Drop for BlockingGuard {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
-        self.0.ended.notify_waiters();
+        let signals = &self.0.0.signals;
+        signals.blocking.fetch_sub(1, Ordering::SeqCst);
+        signals.changed.notify_waiters();
     }
 }
 
@@ -77,8 +134,7 @@ pub(crate) struct ContextParts {
     pub(crate) reason: Reason,
     pub(crate) instance: InstanceId,
     pub(crate) deadline: Option<DateTime<Utc>>,
-    pub(crate) cancel: watch::Receiver<Option<CancelReason>>,
-    pub(crate) blocking: Arc<Blocking>,
+    pub(crate) signals: Signals,
 }
 
 /// What a handler is told about its run, and how it learns that it should stop. Cheap to clone.
@@ -160,21 +216,14 @@ impl Context {
     /// Returns once the handler should stop, with the reason. After that it has `stop_grace` (on a time-out or a
     /// stop) before it is dropped at its next await; on a lost lease less.
     pub async fn cancelled(&self) -> CancelReason {
-        let mut cancel = self.0.cancel.clone();
-        let reason = cancel.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
-        match reason {
-            Some(reason) => reason,
-            // The scheduler is gone, and with it the heartbeats.
-            None => CancelReason::LeaseLost,
-        }
+        let signals = &self.0.signals;
+        signals.when(|| signals.reason()).await
     }
 
     /// Why the handler should stop, if it should.
     #[must_use]
     pub fn cancel_reason(&self) -> Option<CancelReason> {
-        let reason = *self.0.cancel.borrow();
-        // As in `cancelled()`: without a scheduler nobody renews the lease.
-        reason.or_else(|| self.0.cancel.has_changed().is_err().then_some(CancelReason::LeaseLost))
+        self.0.signals.reason()
     }
 
     /// Runs blocking work on tokio's blocking threads as part of this run: the lease is kept, and `stop()` waits, until
@@ -188,7 +237,7 @@ impl Context {
         F: FnOnce() -> R + Send + 'static,
         R: Send + 'static,
     {
-        let guard = self.0.blocking.begin();
+        let guard = BlockingGuard::new(self);
         tokio::task::spawn_blocking(move || {
             let result = work();
             drop(guard);

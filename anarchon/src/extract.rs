@@ -245,7 +245,10 @@ impl BoxHandler {
         needs: impl IntoIterator<Item = NeedOf>,
         call: impl Fn(&RunParts) -> HandlerFuture + Send + Sync + 'static,
     ) -> Self {
-        Self { call: Arc::new(call), needs: needs.into_iter().map(|need| need.0).collect() }
+        let needs: Vec<Need> = needs.into_iter().map(|need| need.0).collect();
+        // Most handlers need nothing, and share that.
+        let needs = if needs.is_empty() { Arc::default() } else { needs.into() };
+        Self { call: Arc::new(call), needs }
     }
 
     pub(crate) fn call(&self, parts: &RunParts) -> HandlerFuture {

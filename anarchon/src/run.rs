@@ -227,7 +227,7 @@ impl RunClaim {
             kind: ClaimKind::Scheduled,
             token,
             instance,
-            identity: Arc::from(""),
+            identity: Arc::default(),
             floor: i64::MIN,
             previous: None,
             limit: Duration::from_secs(60),
@@ -580,7 +580,7 @@ pub struct Registration {
     /// The job.
     pub job: JobName,
     /// Its schedule identity.
-    pub identity: String,
+    pub identity: Arc<str>,
     /// Schedule identity and tzdata version; instances that disagree are warned.
     pub fingerprint: String,
     /// Who registers.
@@ -591,8 +591,8 @@ pub struct Registration {
 
 impl Registration {
     /// Registers `job` with one schedule identity.
-    #[must_use]
-    pub fn new(job: JobName, identity: String, fingerprint: String, instance: InstanceId) -> Self {
+    pub fn new(job: JobName, identity: impl Into<Arc<str>>, fingerprint: String, instance: InstanceId) -> Self {
+        let identity = identity.into();
         Self { job, identity, fingerprint, instance, retention: Retention::default() }
     }
 }

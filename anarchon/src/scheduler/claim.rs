@@ -1,12 +1,13 @@
 //! From a due slot to the store's answer: groups with one wait each, batches, and claims that are repeated with the
 //! same token until they are answered or too late.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::clocks::Now;
 use super::engine::{Answers, COALESCE_AFTER, Engine, Input, JobState, Reply};
+use super::ids::IdMap;
 use super::timer::{JobId, Timer};
 use crate::clock::{from_ms, to_ms};
 use crate::error::{BackendError, BackendErrorKind};
@@ -67,7 +68,7 @@ pub(super) struct Claim {
 
 #[derive(Default)]
 pub(super) struct Claims {
-    all: HashMap<u64, Claim>,
+    all: IdMap<Claim>,
     queue: VecDeque<u64>,
     /// The length at which the queue is next looked through for claims that are too late.
     look_through_at: usize,
@@ -367,27 +368,27 @@ impl Engine {
 
     /// At most 64 claims, each of another job, sorted by name; or one that must go alone.
     fn next_batch(&mut self) -> Vec<u64> {
-        let mut batch: Vec<(JobName, u64)> = Vec::new();
-        let mut jobs: HashSet<JobName> = HashSet::new();
+        let Claims { all, queue, .. } = &mut self.claims;
+        let mut batch: Vec<(&JobName, u64, JobId)> = Vec::with_capacity(BATCH.min(queue.len()));
         let mut later = Vec::new();
-        while let Some(id) = self.claims.queue.pop_front() {
-            let Some(claim) = self.claims.all.get(&id) else { continue };
+        while let Some(id) = queue.pop_front() {
+            let Some(claim) = all.get(&id) else { continue };
             if claim.alone && !batch.is_empty() {
                 later.push(id);
                 break;
             }
-            if !jobs.insert(claim.job.name.clone()) {
+            if batch.iter().any(|(_, _, job)| *job == claim.due.job) {
                 later.push(id);
                 continue;
             }
-            batch.push((claim.job.name.clone(), id));
+            batch.push((&claim.job.name, id, claim.due.job));
             if claim.alone || batch.len() == BATCH {
                 break;
             }
         }
-        later.into_iter().rev().for_each(|id| self.claims.queue.push_front(id));
+        later.into_iter().rev().for_each(|id| queue.push_front(id));
         batch.sort_unstable();
-        batch.into_iter().map(|(_, id)| id).collect()
+        batch.into_iter().map(|(_, id, _)| id).collect()
     }
 
     pub(super) fn claims_answered(&mut self, ids: Vec<u64>, sent: Duration, answers: Answers<ClaimOutcome>, now: Now) {
@@ -428,13 +429,13 @@ impl Engine {
             }
             ClaimOutcome::Running { left } => {
                 let backup = self.watch_run(key.clone(), left, now);
-                self.emit(Event::LostRace { run: key, backup });
+                self.tell(|| Event::LostRace { run: key, backup });
                 return;
             }
             ClaimOutcome::Done { .. } | ClaimOutcome::Gone => {
                 self.watched.remove(&key);
                 if !takeover {
-                    self.emit(Event::LostRace { run: key, backup: false });
+                    self.tell(|| Event::LostRace { run: key, backup: false });
                 }
                 return;
             }
@@ -480,11 +481,11 @@ impl Engine {
         self.emit(Event::Skipped { job, slot, reason, blocker: blocker.clone() });
         let Some(blocker) = blocker else { return };
         let Some(state) = self.jobs.get_mut(claim.due.job) else { return };
-        let count = match &state.skips {
+        let count = match state.skips.as_deref() {
             Some((run, count)) if *run == blocker => count + 1,
             _ => 1,
         };
-        state.skips = Some((blocker.clone(), count));
+        state.skips = Some(Box::new((blocker.clone(), count)));
         if count == 3 && claim.job.timeout.is_none() {
             let age = from_ms(self.store_ms(now).saturating_sub(blocker.slot.ms()));
             tracing::warn!(run = %blocker, ?age, "this run makes slot after slot skip, and its job has no `timeout`");

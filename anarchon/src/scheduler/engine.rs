@@ -1,7 +1,7 @@
 //! The engine: all that one instance knows, and what it does next. It never waits: the [`driver`](super::driver) feeds
 //! it time, answers of the store and ends of handlers, and it starts store calls and handlers.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,10 @@ use super::backup::{Watched, Watching};
 use super::claim::{Claims, Group, OwedReturn};
 use super::clocks::{Now, StoreClock};
 use super::finish::Finishing;
+use super::ids::IdMap;
 use super::manual::{ManualRun, PendingManual};
 use super::random::Random;
-use super::runner::{Ended, Run};
+use super::runner::{Ended, Run, Starting};
 use super::settings::Settings;
 use super::stop::Stopping;
 use super::timer::{DueSlots, JobId, Timer, Timers};
@@ -154,7 +155,7 @@ pub(super) struct JobState {
     /// The next slot in the heap.
     pub(super) next: Option<i64>,
     /// Slots in a row that one run made skip.
-    pub(super) skips: Option<(RunKey, u32)>,
+    pub(super) skips: Option<Box<(RunKey, u32)>>,
 }
 
 #[derive(Default)]
@@ -232,17 +233,19 @@ pub(super) struct Engine {
     pub(super) registering: Option<HashMap<JobName, bool>>,
 
     pub(super) next_id: u64,
-    pub(super) groups: HashMap<u64, Group>,
+    pub(super) groups: IdMap<Group>,
     pub(super) claims: Claims,
     pub(super) owed: BTreeMap<Token, OwedReturn>,
     pub(super) runs: BTreeMap<u64, Run>,
+    /// Handlers to be started once the answer that won them has been read to its end.
+    pub(super) starting: Vec<Starting>,
     /// The runs of slots among `runs`, by what they are.
     pub(super) local: HashMap<RunKey, u64>,
     pub(super) finishing: Finishing,
     pub(super) watching: Watching,
     pub(super) watched: BTreeMap<RunKey, Watched>,
     pub(super) manual: BTreeMap<u64, PendingManual>,
-    pub(super) to_trim: BTreeSet<JobName>,
+    pub(super) to_trim: HashSet<JobName>,
     touching: VecDeque<JobName>,
     pub(super) beating: bool,
     pub(super) beating_again: bool,
@@ -298,16 +301,17 @@ impl Engine {
             adding: VecDeque::new(),
             registering: None,
             next_id: 0,
-            groups: HashMap::new(),
+            groups: IdMap::default(),
             claims: Claims::default(),
             owed: BTreeMap::new(),
             runs: BTreeMap::new(),
+            starting: Vec::new(),
             local: HashMap::new(),
             finishing: Finishing::default(),
             watching: Watching::default(),
             watched: BTreeMap::new(),
             manual: BTreeMap::new(),
-            to_trim: BTreeSet::new(),
+            to_trim: HashSet::new(),
             touching: VecDeque::new(),
             beating: false,
             beating_again: false,
@@ -347,9 +351,17 @@ impl Engine {
         let _ = self.events.send(event);
     }
 
+    /// Emits an event that costs more to make than to look whether anybody listens.
+    pub(super) fn tell(&self, event: impl FnOnce() -> Event) {
+        if self.events.receiver_count() > 0 {
+            self.emit(event());
+        }
+    }
+
     /// Does everything whose time has come.
     pub(super) fn advance(&mut self) {
         let now = self.now();
+        self.start_handlers();
         self.notice_jumps(now);
         while let Some(timer) = self.timers.pop(now.boot) {
             self.timer(timer, now);
@@ -640,7 +652,7 @@ impl Engine {
             retention: job.retention,
             ..Registration::new(
                 job.name.clone(),
-                job.identity.to_string(),
+                Arc::clone(&job.identity),
                 job.schedule.fingerprint(),
                 self.instance.clone(),
             )
@@ -705,10 +717,11 @@ impl Engine {
     }
 
     fn trim(&mut self, now: Now) {
-        let mut names = std::mem::take(&mut self.to_trim);
+        let mut names: Vec<JobName> = self.to_trim.drain().collect();
+        names.sort_unstable();
         // In small batches: one call about all jobs of a large instance would not be answered in time, ever.
-        if let Some(rest) = names.iter().nth(TRIM_AT_ONCE).cloned() {
-            self.to_trim = names.split_off(&rest);
+        if names.len() > TRIM_AT_ONCE {
+            self.to_trim.extend(names.drain(TRIM_AT_ONCE..));
             self.timers.set(now.boot + TRIM_NEXT, Timer::Trim);
         }
         let states = names.iter().filter_map(|name| self.jobs.get(self.jobs.find(name.as_str())?));

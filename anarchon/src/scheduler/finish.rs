@@ -150,7 +150,7 @@ impl Engine {
             ),
         }
         self.trim_later(&run.key.job, now);
-        self.emit(Event::Finished {
+        self.tell(|| Event::Finished {
             run: run.key.clone(),
             attempt: run.win.attempt,
             status,

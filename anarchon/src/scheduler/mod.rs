@@ -14,6 +14,7 @@ mod engine;
 pub(crate) mod entry;
 mod finish;
 mod heartbeat;
+mod ids;
 mod launch;
 mod manual;
 mod random;

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::mpsc;
 
 use super::claim::Claim;
 use super::clocks::Now;
 use super::engine::{Engine, Input};
 use super::manual::Waiter;
 use super::timer::Timer;
-use crate::context::{Blocking, CancelReason, Context, ContextParts, HandlerFuture};
+use crate::context::{CancelReason, Context, ContextParts, Signals};
 use crate::error::BoxError;
 use crate::event::Event;
-use crate::extract::RunParts;
+use crate::extract::{BoxHandler, RunParts};
 use crate::job::Job;
 use crate::run::{AttemptStatus, Ending, Finish, Reason, Release, RunKey};
 use crate::slot::{Slot, Token};
@@ -72,8 +72,16 @@ pub(super) struct Run {
     /// stop() gave up on its handler.
     pub(super) abandoned: bool,
     pub(super) waiter: Option<Waiter>,
-    cancel: watch::Sender<Option<CancelReason>>,
-    drop: Option<oneshot::Sender<()>>,
+    reins: Reins,
+}
+
+/// The engine's hold on a handler, which is dropped when the engine lets go of it.
+struct Reins(Context);
+
+impl Drop for Reins {
+    fn drop(&mut self) {
+        self.0.0.signals.let_go();
+    }
 }
 
 impl Run {
@@ -97,11 +105,12 @@ impl Engine {
         if let Some(state) = self.jobs.get_mut(claim.due.job) {
             state.skips = None;
         }
-        self.emit(Event::Claimed { run: key.clone(), attempt: win.attempt, fence: win.fence, reason: win.reason });
-        self.start(Arc::clone(&claim.job), key, win, claim.token, lease_until, None, now);
+        let Win { attempt, fence, reason, .. } = win;
+        self.tell(|| Event::Claimed { run: key.clone(), attempt, fence, reason });
+        self.start(claim.job, key, win, claim.token, lease_until, None, now);
     }
 
-    /// Starts the handler on the user's runtime.
+    /// Makes a run of a won claim; its handler starts in [`start_handlers`](Self::start_handlers).
     #[allow(clippy::too_many_arguments)]
     pub(super) fn start(
         &mut self,
@@ -117,9 +126,6 @@ impl Engine {
         let timeout_at = job.timeout.map(|timeout| now.boot + timeout);
         let deadline =
             job.timeout.map(|timeout| Slot::from_ms(crate::lease::later(self.store_ms(now), timeout)).to_datetime());
-        let (cancel, cancelled) = watch::channel(None);
-        let (drop, dropped) = oneshot::channel();
-        let blocking = Arc::new(Blocking::default());
         let context = Context(Arc::new(ContextParts {
             run: key.clone(),
             attempt: win.attempt,
@@ -128,25 +134,16 @@ impl Engine {
             reason: win.reason,
             instance: self.instance.clone(),
             deadline,
-            cancel: cancelled,
-            blocking: Arc::clone(&blocking),
+            signals: Signals::default(),
         }));
-        let parts = RunParts { context, state: Arc::clone(&self.state), data: job.data.clone() };
-        let span = tracing::info_span!("run", job = %key.job, slot = %key.slot, attempt = win.attempt);
-        let report = Report { run: id, to: self.inputs.clone(), said: false };
-        let handler = job.handler.clone();
-        self.handlers.spawn(tracing::Instrument::instrument(
-            async move {
-                let mut report = report;
-                // The handler's own first steps may panic as well as its future.
-                let future: HandlerFuture = Box::pin(async move { handler.call(&parts).await });
-                let ended = run_handler(future, dropped).await;
-                blocking.all_ended().await;
-                report.say(ended);
-            },
-            span,
-        ));
-        self.emit(Event::Started { run: key.clone(), attempt: win.attempt });
+        let reins = Reins(context.clone());
+        self.starting.push(Starting {
+            job: Arc::clone(&job),
+            parts: RunParts { context, state: Arc::clone(&self.state), data: job.data.clone() },
+            span: tracing::info_span!("run", job = %key.job, slot = %key.slot, attempt = win.attempt),
+            report: Report { run: id, to: self.inputs.clone(), said: false },
+        });
+        self.tell(|| Event::Started { run: key.clone(), attempt: win.attempt });
         if let Some(at) = timeout_at {
             self.time_timeout(at);
         }
@@ -170,8 +167,7 @@ impl Engine {
             tries: 0,
             abandoned: false,
             waiter,
-            cancel,
-            drop: Some(drop),
+            reins,
         };
         self.runs.insert(id, run);
         if self.leases {
@@ -183,6 +179,21 @@ impl Engine {
         }
     }
 
+    /// Starts what was won on the user's runtime. Many handlers are brought there by one task: waking another thread for
+    /// each costs more than most of them take.
+    pub(super) fn start_handlers(&mut self) {
+        if self.starting.len() > 1 {
+            let starting = std::mem::take(&mut self.starting);
+            self.handlers.spawn(async move {
+                for one in starting {
+                    tokio::spawn(one.run());
+                }
+            });
+        } else if let Some(one) = self.starting.pop() {
+            self.handlers.spawn(one.run());
+        }
+    }
+
     /// Tells a handler to stop; it is dropped at its next await when the grace is over.
     pub(super) fn cancel(&mut self, id: u64, reason: CancelReason, grace: Duration, now: Now) {
         let Some(run) = self.runs.get_mut(&id) else { return };
@@ -191,7 +202,7 @@ impl Engine {
         }
         if run.cancelled.is_none() {
             run.cancelled = Some(reason);
-            run.cancel.send_replace(Some(reason));
+            run.reins.0.0.signals.cancel(reason);
         }
         if grace.is_zero() {
             self.drop_handler(id);
@@ -201,8 +212,8 @@ impl Engine {
     }
 
     pub(super) fn drop_handler(&mut self, id: u64) {
-        if let Some(drop) = self.runs.get_mut(&id).and_then(|run| run.drop.take()) {
-            let _ = drop.send(());
+        if let Some(run) = self.runs.get(&id) {
+            run.reins.0.0.signals.drop_handler();
         }
     }
 
@@ -252,7 +263,6 @@ impl Engine {
         let store_now = self.store_ms(now);
         let instance = self.instance.clone();
         let Some(run) = self.runs.get_mut(&id) else { return };
-        run.drop = None;
         let key = run.key.clone();
         let finish = |ending, last| {
             let retention = run.job.retention;
@@ -327,8 +337,36 @@ impl Engine {
     }
 }
 
-async fn run_handler(future: HandlerFuture, dropped: oneshot::Receiver<()>) -> Ended {
-    let mut future = AssertUnwindSafe(future).catch_unwind();
+/// A handler that is about to start.
+pub(super) struct Starting {
+    job: Arc<Job>,
+    parts: RunParts,
+    span: tracing::Span,
+    report: Report,
+}
+
+impl Starting {
+    fn run(self) -> impl Future<Output = ()> + Send + 'static {
+        let Self { job, parts, span, mut report } = self;
+        let run = async move {
+            let mut ended = run_handler(&job.handler, &parts).await;
+            parts.context.0.signals.blocking_ended().await;
+            // As may a value that the job was given, if nobody else has it any more.
+            if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop((job, parts)))) {
+                ended = Ended::Failed(panicked("panicked while dropped", panic));
+            }
+            report.say(ended);
+        };
+        tracing::Instrument::instrument(run, span)
+    }
+}
+
+async fn run_handler(handler: &BoxHandler, parts: &RunParts) -> Ended {
+    // The handler's own first steps may panic as well as its future.
+    let mut future = match std::panic::catch_unwind(AssertUnwindSafe(|| handler.call(parts))) {
+        Ok(future) => AssertUnwindSafe(future).catch_unwind(),
+        Err(panic) => return Ended::Failed(panicked("panicked", panic)),
+    };
     let ended = tokio::select! {
         biased;
         result = &mut future => match result {
@@ -340,7 +378,7 @@ async fn run_handler(future: HandlerFuture, dropped: oneshot::Receiver<()>) -> E
             },
             Err(panic) => Ended::Failed(panicked("panicked", panic)),
         },
-        _ = dropped => Ended::Dropped,
+        () = parts.context.0.signals.to_be_dropped() => Ended::Dropped,
     };
     // What the future holds may panic when it is dropped; that is the handler's failure and nobody else's.
     match std::panic::catch_unwind(AssertUnwindSafe(|| drop(future))) {

@@ -64,14 +64,24 @@ impl MemoryBackend {
     fn step<R>(&self, job: &JobName, step: impl FnOnce(&mut JobState, i64) -> R) -> Timed<R> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.wall_ms();
-        if !jobs.contains_key(job) {
-            jobs.insert(job.clone(), JobState::new(now));
-        }
-        match jobs.get_mut(job) {
-            Some(state) => Timed::at(step(state, now), now),
-            None => Timed::at(step(&mut JobState::new(now), now), now),
-        }
+        Timed::at(step(state(&mut jobs, job, now), now), now)
     }
+
+    /// Many steps behind one lock, at one reading of the store's clock.
+    fn step_many<T, R>(
+        &self,
+        items: &[T],
+        job: impl Fn(&T) -> &JobName,
+        step: impl Fn(&mut JobState, &T, i64) -> R,
+    ) -> Vec<Result<Timed<R>, BackendError>> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.wall_ms();
+        items.iter().map(|item| Ok(Timed::at(step(state(&mut jobs, job(item), now), item, now), now))).collect()
+    }
+}
+
+fn state<'a>(jobs: &'a mut HashMap<JobName, JobState>, job: &JobName, now: i64) -> &'a mut JobState {
+    jobs.entry(job.clone()).or_insert_with(|| JobState::new(now))
 }
 
 impl Default for MemoryBackend {
@@ -130,6 +140,10 @@ impl Backend for MemoryBackend {
         Ok(self.step(&finish.run.job, |job, now| job.finish(finish, now)))
     }
 
+    async fn finish_many(&self, finishes: &[Finish]) -> Vec<Result<Timed<FinishOutcome>, BackendError>> {
+        self.step_many(finishes, |finish| &finish.run.job, JobState::finish)
+    }
+
     async fn history(&self, job: &JobName, limit: u32) -> Result<Vec<Record>, BackendError> {
         Ok(self.step(job, |state, _| state.history(job, limit)).value)
     }
@@ -149,12 +163,24 @@ impl LeaseBackend for MemoryBackend {
         Ok(self.step(&claim.job, |job, now| job.claim(claim, now)))
     }
 
+    async fn claim_many(&self, claims: &[RunClaim]) -> Vec<Result<Timed<ClaimOutcome>, BackendError>> {
+        self.step_many(claims, |claim| &claim.job, JobState::claim)
+    }
+
     async fn heartbeat(&self, beat: &Beat) -> Result<Timed<BeatOutcome>, BackendError> {
         Ok(self.step(&beat.run.job, |job, now| job.heartbeat(beat, now)))
     }
 
+    async fn heartbeat_many(&self, beats: &[Beat]) -> Vec<Result<Timed<BeatOutcome>, BackendError>> {
+        self.step_many(beats, |beat| &beat.run.job, JobState::heartbeat)
+    }
+
     async fn release(&self, release: &Release) -> Result<Timed<ReleaseOutcome>, BackendError> {
         Ok(self.step(&release.run.job, |job, now| job.release(release, now)))
+    }
+
+    async fn release_many(&self, releases: &[Release]) -> Vec<Result<Timed<ReleaseOutcome>, BackendError>> {
+        self.step_many(releases, |release| &release.run.job, JobState::release)
     }
 
     async fn active(&self, names: &[JobName]) -> Result<Timed<Vec<ActiveRun>>, BackendError> {
@@ -174,12 +200,12 @@ impl LeaseBackend for MemoryBackend {
     }
 
     async fn set_paused(&self, job: &JobName, pause: Option<&Pause>) -> Result<(), BackendError> {
-        self.step(job, |state, now| state.paused = pause.map(|p| Pause { at: now, ..p.clone() }));
+        self.step(job, |state, now| state.paused = pause.map(|p| Box::new(Pause { at: now, ..p.clone() })));
         Ok(())
     }
 
     async fn paused(&self, job: &JobName) -> Result<Option<Pause>, BackendError> {
-        Ok(self.step(job, |state, _| state.paused.clone()).value)
+        Ok(self.step(job, |state, _| state.paused.as_deref().cloned()).value)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the memory store keeps of one job, and the steps on it. Each step runs under the store's mutex.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::to_ms;
@@ -30,15 +31,58 @@ struct Registrant {
     at: i64,
 }
 
+/// The runs of one job, sorted by their key. New ones come last, so a vector is quicker and smaller than a tree.
+#[derive(Debug, Default)]
+struct Runs(Vec<StoredRun>);
+
+impl Runs {
+    fn find(&self, key: &RunKey) -> Result<usize, usize> {
+        match self.0.last() {
+            Some(last) if last.key >= *key => self.0.binary_search_by(|run| run.key.cmp(key)),
+            _ => Err(self.0.len()),
+        }
+    }
+
+    fn get(&self, key: &RunKey) -> Option<&StoredRun> {
+        self.find(key).ok().map(|at| &self.0[at])
+    }
+
+    fn get_mut(&mut self, key: &RunKey) -> Option<&mut StoredRun> {
+        self.find(key).ok().map(|at| &mut self.0[at])
+    }
+
+    fn insert(&mut self, run: StoredRun) {
+        match self.find(&run.key) {
+            Ok(at) => self.0[at] = run,
+            Err(at) => self.0.insert(at, run),
+        }
+    }
+
+    fn remove(&mut self, key: &RunKey) {
+        if let Ok(at) = self.find(key) {
+            self.0.remove(at);
+        }
+    }
+
+    fn values(&self) -> impl Iterator<Item = &StoredRun> {
+        self.0.iter()
+    }
+
+    fn values_mut(&mut self) -> impl Iterator<Item = &mut StoredRun> {
+        self.0.iter_mut()
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct JobState {
-    runs: BTreeMap<RunKey, StoredRun>,
+    runs: Runs,
     /// In the order of their claims.
     attempts: Vec<AttemptRecord>,
     /// By their first slot.
     skips: BTreeMap<Slot, SkipRecord>,
-    schedules: BTreeMap<String, Schedule>,
-    pub(super) paused: Option<Pause>,
+    /// By their identity; hardly ever more than one.
+    schedules: Vec<(Arc<str>, Schedule)>,
+    pub(super) paused: Option<Box<Pause>>,
     fence: u64,
     trim_mark: Option<i64>,
     touched: i64,
@@ -66,8 +110,19 @@ impl JobState {
         let (fingerprint, instance) = (registration.fingerprint.clone(), registration.instance.clone());
         let registrant = Registrant { fingerprint, instance, at: now };
         let schedule = Schedule { floor: registered.floor, registered: Some(registrant) };
-        self.schedules.insert(registration.identity.clone(), schedule);
+        *self.schedule(&registration.identity, registered.floor) = schedule;
         registered
+    }
+
+    /// What is known of a schedule identity; one that is new gets this floor.
+    fn schedule(&mut self, identity: &Arc<str>, floor: i64) -> &mut Schedule {
+        let known = self.schedules.iter().position(|(known, _)| known == identity);
+        let at = known.unwrap_or_else(|| {
+            self.schedules.reserve_exact(1);
+            self.schedules.push((Arc::clone(identity), Schedule { floor, registered: None }));
+            self.schedules.len() - 1
+        });
+        &mut self.schedules[at].1
     }
 
     /// Whether no instance has had the job registered for so long that it goes, with all that is left of it.
@@ -80,27 +135,28 @@ impl JobState {
             return ClaimOutcome::Late(Lateness::Stale);
         }
         self.touched = self.touched.max(now);
-        self.schedules.entry(claim.identity.to_string()).or_insert(Schedule { floor: claim.floor, registered: None });
+        let floor = self.schedule(&claim.identity, claim.floor).floor;
         self.close_over(Some(claim.token), now);
         let key = claim.key();
-        match lease::decide(claim, &self.facts(claim, &key, now), now) {
+        match lease::decide(claim, &self.facts(claim, &key, Some(floor), now), now) {
             Decision::Answer(outcome) => outcome,
             Decision::Again => self.again(claim, &key, now),
             Decision::TakeOver => self.take_over(claim, &key, now),
-            Decision::Start => self.start(claim, key, now),
+            Decision::Start => self.start(claim, now),
             Decision::Skip(reason) => self.skip(claim, reason, &key, now),
         }
     }
 
-    fn facts<'a>(&'a self, claim: &RunClaim, key: &RunKey, now: i64) -> Facts<'a> {
+    fn facts<'a>(&'a self, claim: &RunClaim, key: &RunKey, floor: Option<i64>, now: i64) -> Facts<'a> {
         let others = || self.runs.values().filter(|run| run.key != *key && run.counts);
+        let run = self.runs.get(key);
         Facts {
-            run: self.runs.get(key),
-            ended: ended_as(&self.attempts, key, claim.token),
+            run,
+            ended: run.and_then(|_| ended_as(&self.attempts, key, claim.token)),
             skipped: self.skips.range(..=claim.slot).next_back().is_some_and(|(_, s)| s.last >= claim.slot),
             paused: self.paused.is_some(),
             trim_mark: self.trim_mark,
-            floor: self.schedules.get(&*claim.identity).map(|s| s.floor),
+            floor,
             live: others().find(|run| run.live(now)),
             orphaned: others().find(|run| run.key.manual.is_none() && run.status == Status::Running && run.over(now)),
         }
@@ -175,11 +231,11 @@ impl JobState {
         ClaimOutcome::Won { attempt, fence, reason, max_attempts }
     }
 
-    fn start(&mut self, claim: &RunClaim, key: RunKey, now: i64) -> ClaimOutcome {
+    fn start(&mut self, claim: &RunClaim, now: i64) -> ClaimOutcome {
         if claim.overlap == Overlap::Skip {
             self.supersede(claim.slot);
         }
-        self.runs.insert(key, StoredRun::start(claim, now));
+        self.runs.insert(StoredRun::start(claim, now));
         let reason = if claim.kind == ClaimKind::CatchUp { Reason::CatchUp } else { Reason::Scheduled };
         let fence = self.record_attempt(claim, 1, reason, now);
         ClaimOutcome::Won { attempt: 1, fence, reason, max_attempts: claim.max_attempts }
@@ -199,7 +255,8 @@ impl JobState {
 
     fn skip(&mut self, claim: &RunClaim, reason: SkipReason, key: &RunKey, now: i64) -> ClaimOutcome {
         let slot = claim.slot;
-        let between = |last: Slot| self.runs.keys().any(|k| k.manual.is_none() && k.slot > last && k.slot < slot);
+        let between =
+            |last: Slot| self.runs.values().any(|r| r.key.manual.is_none() && r.key.slot > last && r.key.slot < slot);
         let extends = self
             .skips
             .values()
@@ -216,7 +273,7 @@ impl JobState {
                 self.skips.insert(slot, SkipRecord::new(claim.job.clone(), slot, slot, 1, reason));
             }
         }
-        let facts = self.facts(claim, key, now);
+        let facts = self.facts(claim, key, None, now);
         match (reason, facts.live.or(facts.orphaned)) {
             (SkipReason::Overlap, Some(blocker)) => lease::overlap(blocker, now, true),
             _ => ClaimOutcome::Paused { recorded: true },
@@ -244,7 +301,7 @@ impl JobState {
         let slot = Slot::from_ms(now);
         let key = RunKey::manual(claim.job.clone(), slot, claim.token);
         let until = lease::later(now, claim.lease);
-        self.runs.insert(key.clone(), StoredRun::start_manual(key.clone(), claim.token, until, claim.exclusive));
+        self.runs.insert(StoredRun::start_manual(key.clone(), claim.token, until, claim.exclusive));
         let fence = Some(self.next_fence(now));
         self.attempts.push(AttemptRecord {
             fence,
