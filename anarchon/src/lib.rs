@@ -100,6 +100,8 @@ pub mod testing;
 
 pub use anarchon_macros::{backend, job, main};
 pub use anarchon_schedule::{Dialect, ParseError, Schedule, interval};
+#[cfg(feature = "sqlite")]
+pub use backend::SqliteBackend;
 pub use backend::{
     AnyBackend, AnyClaimBackend, Backend, ClaimBackend, ClaimOnlyMemoryBackend, HistoryByAge, LeaseBackend,
     MemoryBackend,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
-use anarchon::backend::SqliteBackend;
+use anarchon::SqliteBackend;
 use anarchon::{Context, Event, Reason, Record, Scheduler, Slot};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
