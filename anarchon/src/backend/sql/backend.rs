@@ -26,11 +26,8 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
     /// Claims of different jobs in one call.
     async fn claim_round(&self, claims: &[RunClaim]) -> Result<Answers<ClaimOutcome>, BackendError> {
         let sql = self.ready().await?;
-        let portable = || {
-            let values: Vec<_> = claims.iter().map(claim_values).collect();
-            self.claim_statements(&sql, &values)
-        };
-        let rows = self.call(&sql, Verb::Claim(claims), portable).await?;
+        let values = || claims.iter().map(claim_values).collect();
+        let rows = self.call_claim(&sql, Verb::Claim(claims), values).await?;
         let jobs = answer::by_job(&rows).map_err(|e| self.failed(e))?;
         let answer = |claim: &RunClaim| {
             let rows = jobs.get(claim.job.as_str()).map(Vec::as_slice).unwrap_or_default();
@@ -135,8 +132,9 @@ impl<C: SqlClient, D: SqlDialect> Backend for SqlBackend<C, D> {
     }
 
     async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {
-        let portable = |sql: &Sql<'_, D>| self.claim_statements(sql, &[manual_values(claim)]);
-        self.ask(Verb::ClaimManual(claim), portable, answer::manual).await
+        let sql = self.ready().await?;
+        let rows = self.call_claim(&sql, Verb::ClaimManual(claim), || vec![manual_values(claim)]).await?;
+        answer::manual(&rows).map_err(|e| self.failed(e))
     }
 
     async fn finish(&self, finish: &Finish) -> Result<Timed<FinishOutcome>, BackendError> {

@@ -31,36 +31,19 @@ pub(super) struct ClaimTexts(Vec<(String, Binds)>);
 
 impl ClaimTexts {
     pub(super) fn new<D: SqlDialect>(sql: &Sql<'_, D>, size: usize) -> Self {
-        let mut texts: Vec<(String, Binds)> = Vec::new();
-        let work = [
-            sql.floors(size),
-            sql.end_attempts(size),
-            sql.close_runs(size),
-            sql.continue_runs(size),
-            sql.start_runs(size),
-            sql.skip_slots(size),
-            sql.keep_jobs(size),
-        ];
-        let names = if sql.stages_apart() {
-            let nothing = |text: String| (text, Binds::Nothing);
-            texts.extend(sql.make_stage().into_iter().map(nothing));
-            texts.extend(sql.make_work(&work).into_iter().map(nothing));
-            texts.push(nothing(sql.empty_stage()));
-            texts.push((sql.stage_apart(size), Binds::Claims));
-            texts.push(nothing(sql.do_work()));
-            Binds::Nothing
-        } else {
-            texts.push((sql.stage_rows(size), Binds::Claims));
-            let (stage, clock, staged) = (sql.stage(), sql.dialect.clock(), sql.staged(size));
-            if sql.dialect.waits_for_locks() {
-                texts.push((format!("UPDATE {stage} AS j SET c_now = {clock} WHERE {staged}"), Binds::Names));
-            }
-            let decision = sql.decision();
-            texts.push((format!("UPDATE {stage} AS j SET c_do = {decision} WHERE {staged}"), Binds::Names));
-            texts.extend(work.into_iter().map(|text| (text, Binds::Names)));
-            Binds::Names
-        };
-        texts.push((sql.read_answers(size), names));
+        if sql.apart {
+            // The claims are in the first statement.
+            let texts = sql.in_session(size).into_iter().enumerate();
+            return Self(texts.map(|(n, text)| (text, if n == 0 { Binds::Claims } else { Binds::Nothing })).collect());
+        }
+        let (stage, clock, staged) = (sql.stage(), sql.dialect.clock(), sql.staged(size));
+        let mut texts = vec![(sql.stage_rows(size), Binds::Claims)];
+        if sql.dialect.waits_for_locks() {
+            texts.push((format!("UPDATE {stage} AS j SET c_now = {clock} WHERE {staged}"), Binds::Names));
+        }
+        texts.push((format!("UPDATE {stage} AS j SET c_do = {} WHERE {staged}", sql.decision()), Binds::Names));
+        texts.extend(sql.work(size).into_iter().map(|text| (text, Binds::Names)));
+        texts.push((sql.read_answers(size), Binds::Names));
         Self(texts)
     }
 
@@ -168,6 +151,19 @@ impl<D: SqlDialect> Sql<'_, D> {
             live_or_orphaned =
                 running(&format!("(r.until_ms > j.c_now OR (r.id = '' AND NOT {})) AND {other}", closed_now("r"))),
         )
+    }
+
+    /// What is done once it is decided what.
+    pub(super) fn work(&self, size: usize) -> [String; 7] {
+        [
+            self.floors(size),
+            self.end_attempts(size),
+            self.close_runs(size),
+            self.continue_runs(size),
+            self.start_runs(size),
+            self.skip_slots(size),
+            self.keep_jobs(size),
+        ]
     }
 
     /// Keeps the floor of a schedule identity that has none.
@@ -329,7 +325,7 @@ impl<D: SqlDialect> Sql<'_, D> {
     }
 
     /// Reads the answers back, by job; columns as in [`answer`](super::answer).
-    fn read_answers(&self, size: usize) -> String {
+    pub(super) fn read_answers(&self, size: usize) -> String {
         let t = self.tables;
         let manual = format!("j.c_kind IN ('{MANUAL}', '{EXCLUSIVE}')");
         format!(

@@ -224,6 +224,21 @@ pub trait SqlClient: Send + Sync + 'static {
     /// Runs statements in order as one atomic step, and returns the rows of the last one.
     fn batch(&self, statements: Vec<Statement>) -> impl Future<Output = Result<Vec<Row>, SqlError>> + Send;
 
+    /// Is told, before the first call, what each new connection has to run before anything else: temporary tables, views
+    /// and triggers. Returns whether the client does that, and runs every call on such a connection; if not, there are
+    /// other ways.
+    fn on_connect(&self, statements: Vec<Statement>) -> bool {
+        let _ = statements;
+        false
+    }
+
+    /// Runs statements in order on one connection that has run the statements of [`on_connect`](Self::on_connect), and
+    /// returns the rows of the last one. Only one of them touches the database, so no transaction is needed around them;
+    /// after an error, or when the call is dropped, the connection is discarded.
+    fn session(&self, statements: Vec<Statement>) -> impl Future<Output = Result<Vec<Row>, SqlError>> + Send {
+        self.batch(statements)
+    }
+
     /// Connects, unless that is done already, and checks the server. Called before the tables are looked at.
     fn server(&self) -> impl Future<Output = Result<ServerInfo, SqlError>> + Send {
         async { Ok(ServerInfo::new("a SQL database")) }

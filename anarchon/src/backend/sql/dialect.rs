@@ -91,11 +91,11 @@ pub trait SqlDialect: Send + Sync + 'static {
         )
     }
 
-    /// The schema of temporary tables, if requests are to be staged in one instead of in the jobs' rows, and the work on
-    /// them done by a temporary trigger. For SQLite alone: there a transaction holds the one write lock from its
-    /// beginning, so no row has to be locked.
-    fn temporary_schema(&self) -> Option<&str> {
-        None
+    /// Whether claims are staged in temporary tables of the connection and worked on by a temporary trigger, instead of
+    /// in the jobs' rows by statements, if the [client](super::SqlClient::on_connect) can do that. For SQLite alone:
+    /// there a transaction holds the one write lock from its beginning, so no row has to be locked.
+    fn stages_in_sessions(&self) -> bool {
+        false
     }
 
     /// The larger of two expressions, neither of which is NULL.

@@ -44,7 +44,7 @@ impl<D: SqlDialect> Sql<'_, D> {
         let size = super::padded(trims.len());
         let mut names: Vec<Value> = trims.iter().map(|trim| trim.job.as_str().into()).collect();
         names.resize(size, Value::Null);
-        let named = if self.stages_apart() { Vec::new() } else { names.clone() };
+        let named = if self.apart { Vec::new() } else { names.clone() };
         let with = |before: Vec<Value>, names: &[Value]| before.into_iter().chain(names.iter().cloned()).collect();
         let ttl = first.retention.ttl.map(millis);
         let keep = i64::from(first.retention.size);
@@ -76,7 +76,7 @@ impl<D: SqlDialect> Sql<'_, D> {
             ("c_slot", format!("({attempts} LIMIT 1 OFFSET {TRIM_AT_ONCE})")),
         ];
         let lock = format!("j.ident = '' AND j.job {}", one_of(size));
-        let stage = if self.stages_apart() {
+        let stage = if self.apart {
             let (into, from): (Vec<&str>, Vec<&str>) =
                 values.iter().map(|(name, value)| (*name, value.as_str())).unzip();
             format!(
@@ -130,7 +130,7 @@ impl<D: SqlDialect> Sql<'_, D> {
         );
         // Where the stage is the very row that is updated, it needs no looking up.
         let (stage_in, by) =
-            if self.stages_apart() { (format!("{} j CROSS JOIN ", self.stage()), "j") } else { (String::new(), "l") };
+            if self.apart { (format!("{} j CROSS JOIN ", self.stage()), "j") } else { (String::new(), "l") };
         let newest_skip = format!(
             "(SELECT max(s.last_slot) FROM {stage_in}{attempts} s WHERE {by}.job = l.job AND s.job = l.job \
              AND s.id = '{SKIP_ID}' AND {})",
@@ -169,9 +169,8 @@ impl<D: SqlDialect> Sql<'_, D> {
             skip = skip_beyond(&format!("{}.", t.attempts), "j"),
         );
         let marks = |count: usize| vec![Value::from(mark); count];
-        let mut statements: Vec<Statement> =
-            self.make_stage().into_iter().map(|sql| Statement::new(sql, Vec::new())).collect();
-        if self.stages_apart() {
+        let mut statements = Vec::new();
+        if self.apart {
             statements.push(Statement::new(self.empty_stage(), Vec::new()));
         }
         statements.extend([

@@ -23,7 +23,7 @@ mod tables;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use self::claim::ClaimTexts;
 pub use self::client::{Row, SqlClient, SqlError, Statement, Value};
@@ -38,6 +38,8 @@ pub const DEFAULT_TABLE: &str = "anarchon_runs";
 struct Sql<'a, D> {
     tables: &'a Tables,
     dialect: &'a D,
+    /// Whether the [stage](stage) is a temporary table.
+    apart: bool,
 }
 
 /// The next size that statements are written for: few sizes mean few texts, and prepared statements are met again.
@@ -115,6 +117,8 @@ pub struct SqlBackend<C, D> {
     /// Whether the tables were found in a format that this release knows; doubted again after an error.
     ready: AtomicBool,
     claims: Mutex<HashMap<usize, Arc<ClaimTexts>>>,
+    /// Whether each connection has a stage of its own; settled at the first call.
+    apart: OnceLock<bool>,
 }
 
 impl<C, D> fmt::Debug for SqlBackend<C, D> {
@@ -127,15 +131,15 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
     /// A backend called `name` in logs and errors, on the tables `anarchon_runs…`.
     pub fn new(name: impl Into<String>, client: C, dialect: D) -> Self {
         let tables = Tables::new(DEFAULT_TABLE, &dialect);
-        let (ready, claims) = (AtomicBool::new(false), Mutex::default());
-        Self { name: name.into(), client, dialect, tables, ready, claims }
+        let (ready, claims, apart) = (AtomicBool::new(false), Mutex::default(), OnceLock::new());
+        Self { name: name.into(), client, dialect, tables, ready, claims, apart }
     }
 
     /// Uses other tables: `cron_runs`, or `jobs.cron_runs` in a schema that exists. A name that cannot be one is an
     /// error at connect: letters, digits and `_` (ASCII), at most 48 of them.
     #[must_use]
     pub fn table(self, name: &str) -> Self {
-        Self { tables: Tables::new(name, &self.dialect), claims: Mutex::default(), ..self }
+        Self { tables: Tables::new(name, &self.dialect), ..self.afresh() }
     }
 
     /// The client.
@@ -146,13 +150,20 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
     /// The same backend with its client changed.
     #[must_use]
     pub fn map_client(self, map: impl FnOnce(C) -> C) -> Self {
-        Self { client: map(self.client), ..self }
+        let this = self.afresh();
+        Self { client: map(this.client), ..this }
     }
 
     /// The same backend with its dialect changed.
     #[must_use]
     pub fn map_dialect(self, map: impl FnOnce(D) -> D) -> Self {
-        Self { dialect: map(self.dialect), claims: Mutex::default(), ..self }
+        let this = self.afresh();
+        Self { dialect: map(this.dialect), ..this }
+    }
+
+    /// Forgets what was settled or written for other tables, another client or another dialect.
+    fn afresh(self) -> Self {
+        Self { ready: AtomicBool::new(false), claims: Mutex::default(), apart: OnceLock::new(), ..self }
     }
 
     fn error(&self, kind: BackendErrorKind, message: impl Into<String>) -> BackendError {
@@ -174,7 +185,13 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
 
     fn sql(&self) -> Result<Sql<'_, D>, BackendError> {
         match &self.tables {
-            Ok(tables) => Ok(Sql { tables, dialect: &self.dialect }),
+            Ok(tables) => {
+                let apart = *self.apart.get_or_init(|| {
+                    let sql = Sql { tables, dialect: &self.dialect, apart: true };
+                    self.dialect.stages_in_sessions() && self.client.on_connect(sql.session())
+                });
+                Ok(Sql { tables, dialect: &self.dialect, apart })
+            }
             Err(fault) => Err(self.error(BackendErrorKind::Config, fault.as_str())),
         }
     }
@@ -223,6 +240,20 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
     ) -> Result<Vec<Row>, BackendError> {
         let statements = self.dialect.replace(verb, sql.tables).unwrap_or_else(portable);
         self.client.batch(statements).await.map_err(|error| self.failed(error))
+    }
+
+    /// One call that claims.
+    async fn call_claim(
+        &self,
+        sql: &Sql<'_, D>,
+        verb: Verb<'_>,
+        values: impl FnOnce() -> Vec<Vec<Value>>,
+    ) -> Result<Vec<Row>, BackendError> {
+        if sql.apart {
+            let statements = self.claim_statements(sql, &values());
+            return self.client.session(statements).await.map_err(|error| self.failed(error));
+        }
+        self.call(sql, verb, || self.claim_statements(sql, &values())).await
     }
 
     fn claim_statements(&self, sql: &Sql<'_, D>, claims: &[Vec<Value>]) -> Vec<Statement> {

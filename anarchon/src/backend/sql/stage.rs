@@ -2,10 +2,13 @@
 //! decided. Every statement of a batch reads it, so all of them see one request and one "now".
 //!
 //! It is the jobs' own rows, whose writing takes their locks; or, where a transaction holds the only write lock anyway,
-//! a temporary table of the connection: then a call that decides nothing writes nothing to the database.
+//! a temporary table of the connection. A call that decides nothing then writes nothing to the database, and the work on
+//! a stage is the trigger of a view that nobody reads, made once per connection: one short text instead of a dozen long
+//! ones. Both count, since a client that caches statements looks at every byte of their text in each call, and the end
+//! of each statement wakes the thread that waits for the answer, which costs more than most of these statements do.
 
 use super::Sql;
-use super::client::Value;
+use super::client::{Statement, Value};
 use super::dialect::{Column, SqlDialect};
 use crate::clock::to_ms;
 use crate::lease::MAX_RETRY_WAIT;
@@ -40,6 +43,9 @@ pub(super) const FOUND: &[(&str, Column)] = &[("c_now", Column::Int), ("c_new", 
 /// What a temporary stage has beside those, copied from the job's row.
 const COPIED: &[(&str, Column)] =
     &[("touched", Column::Int), ("fence", Column::Int), ("trim_mark", Column::Int), ("paused_at", Column::Int)];
+
+/// How many columns an answer has.
+const ANSWER_COLUMNS: usize = 14;
 
 /// The kinds of a manual run; the other kinds are those of [`ClaimKind`](crate::run::ClaimKind).
 pub(super) const MANUAL: &str = "manual";
@@ -104,27 +110,24 @@ pub(super) fn one_of(size: usize) -> String {
 }
 
 impl<D: SqlDialect> Sql<'_, D> {
-    /// Whether the stage is a temporary table, so that statements need no names of jobs to find it.
-    pub(super) fn stages_apart(&self) -> bool {
-        self.dialect.temporary_schema().is_some()
-    }
-
     /// The stage's table.
     pub(super) fn stage(&self) -> String {
-        match self.dialect.temporary_schema() {
-            Some(schema) => format!("{schema}.{}", self.apart("_stage")),
-            None => self.tables.jobs.clone(),
-        }
+        if self.apart { self.session_name("_stage") } else { self.tables.jobs.clone() }
+    }
+
+    /// The name of what belongs to one connection.
+    fn session_name(&self, suffix: &str) -> String {
+        self.dialect.quote(&format!("{}{suffix}", self.tables.base))
     }
 
     /// The rows `j` of the stage that belong to this call.
     pub(super) fn staged(&self, size: usize) -> String {
-        if self.stages_apart() { "1 = 1".to_owned() } else { format!("j.ident = '' AND j.job {}", one_of(size)) }
+        if self.apart { "1 = 1".to_owned() } else { format!("j.ident = '' AND j.job {}", one_of(size)) }
     }
 
     /// The jobs of this call, as a condition on `column`.
     pub(super) fn among_staged(&self, column: &str, size: usize) -> String {
-        if self.stages_apart() {
+        if self.apart {
             format!("{column} IN (SELECT s.job FROM {} s)", self.stage())
         } else {
             format!("{column} {}", one_of(size))
@@ -133,54 +136,89 @@ impl<D: SqlDialect> Sql<'_, D> {
 
     /// The stage's row `j` that belongs to a row of another table.
     pub(super) fn stage_of(&self, alias: &str) -> String {
-        let lock = if self.stages_apart() { "" } else { " AND j.ident = ''" };
+        let lock = if self.apart { "" } else { " AND j.ident = ''" };
         format!("j.job = {alias}.job{lock}")
     }
 
-    /// Makes a temporary stage, unless it is there; nothing where there is none.
-    pub(super) fn make_stage(&self) -> Option<String> {
-        let columns = [REQUEST, FOUND, COPIED].concat();
-        let columns: Vec<String> =
-            columns.iter().map(|(name, kind)| format!("{name} {}", self.dialect.column(*kind))).collect();
-        self.stages_apart().then(|| {
+    /// What each new connection makes for itself, where the stage is apart: a table for requests, the stage, a table for
+    /// answers, and a view into which a row is inserted to have the work done. That row is a request itself, or has no
+    /// job when the requests are in their table already.
+    pub(super) fn session(&self) -> Vec<Statement> {
+        let typed = |columns: &[(&str, Column)]| {
+            let columns: Vec<String> =
+                columns.iter().map(|(name, kind)| format!("{name} {}", self.dialect.column(*kind))).collect();
+            columns.join(", ")
+        };
+        let (ask, go, stage, answers) = (self.ask(), self.go(), self.stage(), self.answers());
+        let mut work = vec![
+            format!("INSERT INTO {ask} SELECT {} WHERE NEW.job IS NOT NULL", names(REQUEST, "NEW.")),
+            self.empty_stage(),
+            self.stage_asked(),
+            // The decision reads the staged row by its alias, which an update inside a trigger cannot give.
+            format!("UPDATE {stage} SET c_do = (SELECT {} FROM {stage} j WHERE j.job = {stage}.job)", self.decision()),
+        ];
+        work.extend(self.work(1));
+        work.extend([
+            format!("DELETE FROM {answers}"),
+            format!("INSERT INTO {answers} {}", self.read_answers(1)),
+            format!("DELETE FROM {ask}"),
+        ]);
+        let nulls: Vec<String> = REQUEST.iter().map(|(name, _)| format!("NULL AS {name}")).collect();
+        let columns: Vec<String> = (0..ANSWER_COLUMNS).map(|n| format!("a{n}")).collect();
+        [
+            format!("CREATE TEMP TABLE {ask} ({})", typed(REQUEST)),
             format!(
-                "CREATE TEMP TABLE IF NOT EXISTS {} ({}, PRIMARY KEY (job)) {}",
-                self.stage(),
-                columns.join(", "),
+                "CREATE TEMP TABLE {stage} ({}, PRIMARY KEY (job)) {}",
+                typed(&[REQUEST, FOUND, COPIED].concat()),
                 self.dialect.table_options()
-            )
-        })
+            ),
+            format!("CREATE TEMP TABLE {answers} ({})", columns.join(", ")),
+            format!("CREATE TEMP VIEW {go} AS SELECT {}", nulls.join(", ")),
+            format!(
+                "CREATE TEMP TRIGGER {} INSTEAD OF INSERT ON {go} BEGIN {}; END",
+                self.session_name("_work"),
+                work.join("; ")
+            ),
+        ]
+        .into_iter()
+        .map(|sql| Statement::new(sql, Vec::new()))
+        .collect()
+    }
+
+    /// Where the requests of a claim batch are put.
+    fn ask(&self) -> String {
+        self.session_name("_ask")
+    }
+
+    /// An insert into this does the work.
+    fn go(&self) -> String {
+        self.session_name("_go")
+    }
+
+    /// Where the answers are put, as part of the work: they are those of its transaction.
+    fn answers(&self) -> String {
+        self.session_name("_answers")
+    }
+
+    /// The statements of a claim batch on such a connection. All that touches the database is the last but one. An
+    /// error takes the whole transaction back, so SQLite need not keep what would take back that statement alone.
+    pub(super) fn in_session(&self, size: usize) -> Vec<String> {
+        let row = format!("({})", vec!["?"; REQUEST.len()].join(", "));
+        let go = format!("INSERT OR ROLLBACK INTO {}", self.go());
+        let read = format!("SELECT * FROM {}", self.answers());
+        if size == 1 {
+            return vec![format!("{go} VALUES {row}"), read];
+        }
+        let ask = format!("INSERT INTO {} VALUES {}", self.ask(), vec![row.as_str(); size].join(", "));
+        vec![ask, format!("{go} (job) VALUES (NULL)"), read]
     }
 
     pub(super) fn empty_stage(&self) -> String {
         format!("DELETE FROM {}", self.stage())
     }
 
-    /// Makes the work of a claim into one statement: the trigger of a view that nobody reads. The end of each statement
-    /// is told to the thread that waits for the answer, and waking it costs more than most of these statements do.
-    pub(super) fn make_work(&self, statements: &[String]) -> [String; 2] {
-        let (view, trigger) = (self.apart("_go"), self.apart("_work"));
-        [
-            format!("CREATE TEMP VIEW IF NOT EXISTS {view} AS SELECT 0 AS n"),
-            format!(
-                "CREATE TEMP TRIGGER IF NOT EXISTS {trigger} INSTEAD OF INSERT ON {view} BEGIN {}; END",
-                statements.join("; ")
-            ),
-        ]
-    }
-
-    /// Does the work. An error takes the whole transaction back, so SQLite need not keep what would take back this
-    /// statement alone.
-    pub(super) fn do_work(&self) -> String {
-        format!("INSERT OR ROLLBACK INTO {} VALUES (0)", self.apart("_go"))
-    }
-
-    fn apart(&self, suffix: &str) -> String {
-        self.dialect.quote(&format!("{}{suffix}", self.tables.base))
-    }
-
     /// What is staged of a claim: the request, with the floor that its schedule identity has, and the clock.
-    fn requests(&self, size: usize) -> String {
+    fn requests(&self, rows: &str) -> String {
         let (t, d) = (self.tables, self.dialect);
         let request: Vec<String> = REQUEST
             .iter()
@@ -196,22 +234,20 @@ impl<D: SqlDialect> Sql<'_, D> {
              LEFT JOIN {jobs} l ON l.job = c.job AND l.ident = '' \
              LEFT JOIN {jobs} f ON f.job = c.job AND f.ident = c.c_ident WHERE c.job IS NOT NULL",
             request = request.join(", "),
-            rows = d.rows(REQUEST, size),
             clock = d.clock(),
             jobs = t.jobs,
         )
     }
 
-    /// Stages claims in a temporary table, decided in the same statement.
-    pub(super) fn stage_apart(&self, size: usize) -> String {
+    /// Stages what was asked, in a temporary table.
+    fn stage_asked(&self) -> String {
         let columns = [REQUEST, &FOUND[..2], COPIED].concat();
         format!(
-            "INSERT INTO {stage} ({into}, c_do) SELECT {from}, {decision} FROM ({requests}) j",
+            "INSERT INTO {stage} ({into}) SELECT {from} FROM ({requests}) j",
             stage = self.stage(),
             into = names(&columns, ""),
             from = names(&columns, "j."),
-            decision = self.decision(),
-            requests = self.requests(size),
+            requests = self.requests(&self.ask()),
         )
     }
 
@@ -227,7 +263,7 @@ impl<D: SqlDialect> Sql<'_, D> {
             jobs = t.jobs,
             into = names(&columns, ""),
             from = names(&columns, "j."),
-            requests = self.requests(size),
+            requests = self.requests(&d.rows(REQUEST, size)),
             conflict = d.on_conflict_update("job, ident"),
             updates = updates.join(", "),
         )

@@ -8,7 +8,7 @@ use crate::backend::sql::{Column, SqlDialect, Value, hex};
 #[derive(Clone, Debug)]
 pub struct SqliteDialect {
     clock: Cow<'static, str>,
-    temporary: bool,
+    sessions: bool,
 }
 
 /// The wall clock in ms. It is read when the statement runs; `unixepoch('subsec')` is younger than 3.35.
@@ -18,13 +18,13 @@ impl SqliteDialect {
     /// The dialect with the machine's clock, which is SQLite's.
     #[must_use]
     pub const fn new() -> Self {
-        Self { clock: Cow::Borrowed(CLOCK), temporary: true }
+        Self { clock: Cow::Borrowed(CLOCK), sessions: true }
     }
 
-    /// The dialect without temporary tables, for servers that speak SQLite's SQL.
+    /// The dialect without temporary tables and triggers, for servers that speak SQLite's SQL.
     #[must_use]
-    pub fn without_temporary_tables(self) -> Self {
-        Self { temporary: false, ..self }
+    pub fn without_sessions(self) -> Self {
+        Self { sessions: false, ..self }
     }
 
     /// The dialect with another clock: an SQL expression that gives ms since the epoch.
@@ -100,8 +100,8 @@ impl SqlDialect for SqliteDialect {
         false
     }
 
-    fn temporary_schema(&self) -> Option<&str> {
-        self.temporary.then_some("temp")
+    fn stages_in_sessions(&self) -> bool {
+        self.sessions
     }
 }
 

@@ -1,6 +1,7 @@
 //! SQLite through sqlx: one connection of our own, one call of the connection's thread for a whole batch.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use sqlx::ValueRef as _;
@@ -32,6 +33,8 @@ const OLDEST: (u32, u32) = (3, 35);
 pub struct SqlxSqlite {
     source: Source,
     busy_timeout: Option<Duration>,
+    /// What each new connection runs first.
+    session: OnceLock<String>,
     open: Mutex<Open>,
 }
 
@@ -58,6 +61,7 @@ enum Open {
 
 struct Opened {
     connection: SqliteConnection,
+    has_session: bool,
     identity: Option<(u64, u64)>,
 }
 
@@ -77,7 +81,7 @@ impl SqlxSqlite {
             Ok(options) => Source::File { options: Box::new(options), ours: true },
             Err(fault) => Source::Faulty(fault),
         };
-        Self { source, busy_timeout: None, open: Mutex::default() }
+        Self { source, busy_timeout: None, session: OnceLock::new(), open: Mutex::default() }
     }
 
     /// The database of a pool. Its address is taken, and opened on a connection of our own; only a database in memory,
@@ -90,7 +94,7 @@ impl SqlxSqlite {
         } else {
             Source::File { options: Box::new(options.as_ref().clone()), ours: false }
         };
-        Self { source, busy_timeout: None, open: Mutex::default() }
+        Self { source, busy_timeout: None, session: OnceLock::new(), open: Mutex::default() }
     }
 
     /// Waits for other writers for so long before a call is answered "busy"; 5 s unless set.
@@ -131,7 +135,8 @@ impl SqlxSqlite {
         loop {
             match configured.connect().await {
                 Ok(connection) => {
-                    return Ok(Opened { connection, identity: identity(options.get_filename()) });
+                    let identity = identity(options.get_filename());
+                    return Ok(Opened { connection, has_session: false, identity });
                 }
                 Err(error) => {
                     let error = self.classify(error);
@@ -162,6 +167,11 @@ impl SqlxSqlite {
             }
             _ => self.open_file(options, ours).await?,
         };
+        if let Some(session) = self.session.get().filter(|_| !opened.has_session) {
+            let made = sqlx::raw_sql(AssertSqlSafe(session.clone())).execute(&mut opened.connection).await;
+            made.map_err(|error| self.classify(error))?;
+            opened.has_session = true;
+        }
         let query = sqlx::query_with(AssertSqlSafe(sql), arguments(values)?);
         match query.fetch_all(&mut opened.connection).await {
             Ok(rows) => {
@@ -170,12 +180,9 @@ impl SqlxSqlite {
                 rows.iter().map(row).collect()
             }
             Err(error) => {
-                let error = self.classify(error);
-                // Busy at BEGIN, where nothing is open, or at COMMIT, where all of it is.
-                if error.kind() == BackendErrorKind::Busy && roll_back(&mut opened.connection).await {
-                    *open = Open::File(opened);
-                }
-                Err(error)
+                // What it had begun goes with the connection, and so does a session that stopped half way.
+                drop(opened);
+                Err(self.classify(error))
             }
         }
     }
@@ -260,6 +267,16 @@ impl SqlClient for SqlxSqlite {
 
     async fn batch(&self, statements: Vec<Statement>) -> Result<Vec<Row>, SqlError> {
         self.run(statements, true).await
+    }
+
+    /// A database in memory is used through a pool, whose connections are not ours to prepare.
+    fn on_connect(&self, statements: Vec<Statement>) -> bool {
+        let file = matches!(self.source, Source::File { .. });
+        file && self.session.set(joined(statements, false).0).is_ok()
+    }
+
+    async fn session(&self, statements: Vec<Statement>) -> Result<Vec<Row>, SqlError> {
+        self.run(statements, false).await
     }
 
     async fn server(&self) -> Result<ServerInfo, SqlError> {
@@ -354,16 +371,6 @@ fn row(row: &SqliteRow) -> Result<Row, SqlError> {
     columns
         .map(Row::new)
         .map_err(|error| SqlError::new(BackendErrorKind::Config, format!("an answer could not be read: {error}")))
-}
-
-/// Undoes what may be open; `false` when the connection is not fit for use any more.
-async fn roll_back(connection: &mut SqliteConnection) -> bool {
-    match sqlx::raw_sql("ROLLBACK").execute(connection).await {
-        Ok(_) => true,
-        // Generic error: "cannot rollback - no transaction is active".
-        Err(sqlx::Error::Database(error)) => error.code().is_some_and(|code| code == "1"),
-        Err(_) => false,
-    }
 }
 
 /// Which file is at the path: writes to one that was removed or replaced would be seen by nobody.
