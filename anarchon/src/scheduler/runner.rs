@@ -211,7 +211,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn drop_handler(&mut self, id: u64) {
+    pub(super) fn drop_handler(&self, id: u64) {
         if let Some(run) = self.runs.get(&id) {
             run.reins.0.0.signals.drop_handler();
         }
