@@ -362,6 +362,8 @@ impl Engine {
     fn drop_claim(&mut self, id: u64, now: Now) {
         if let Some(claim) = self.claims.all.remove(&id) {
             let key = RunKey::scheduled(claim.job.name.clone(), claim.due.slot);
+            // A takeover that is not sent must not leave the run watched for its answer.
+            self.watched.remove(&key);
             self.owe_return(key, claim.token, claim.unanswered_until, now);
         }
     }
@@ -592,6 +594,8 @@ impl Engine {
     /// A won claim that is not to be started.
     pub(super) fn return_unstarted(&mut self, run: RunKey, token: Token, now: Now) {
         self.emit(Event::Returned { run: run.clone() });
+        // Whether or not the return is answered, this instance may be the only one there is to start the run.
+        self.watch_run(run.clone(), self.settings.lease, now);
         self.owe_return(run, token, Some(i64::MIN), now);
     }
 
@@ -638,8 +642,10 @@ impl Engine {
                 Ok(_) => store_ms.is_some_and(|ms| ms > until) || self.stopping.is_some(),
                 Err(error) => self.no_time_left(error, since, sent, now),
             };
-            if over {
-                self.owed.remove(&token);
+            if over && let Some(owed) = self.owed.remove(&token) {
+                if matches!(&answer, Ok(Timed { value: ReleaseOutcome::Released, .. })) {
+                    self.watch_run(owed.run, Duration::ZERO, now);
+                }
             } else {
                 self.timers.set(now.boot + Duration::from_millis(250), Timer::Return);
             }

@@ -93,7 +93,6 @@ impl Run {
 
 impl Engine {
     pub(super) fn won(&mut self, claim: Claim, key: RunKey, win: Win, sent: Duration, now: Now) {
-        self.watched.remove(&key);
         let lease_until = sent + self.settings.lease;
         let too_late = self.leases && now.boot + self.settings.margin() * 2 >= lease_until;
         let here = self.local.contains_key(&key);
@@ -102,6 +101,7 @@ impl Engine {
             self.return_unstarted(key, claim.token, now);
             return;
         }
+        self.watched.remove(&key);
         if let Some(state) = self.jobs.get_mut(claim.due.job) {
             state.skips = None;
         }
@@ -211,7 +211,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn drop_handler(&mut self, id: u64) {
+    pub(super) fn drop_handler(&self, id: u64) {
         if let Some(run) = self.runs.get(&id) {
             run.reins.0.0.signals.drop_handler();
         }

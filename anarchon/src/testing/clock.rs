@@ -74,9 +74,15 @@ impl ManualClock {
 
     /// Moves on by `by` at one stroke, as it is for a process that was frozen, or a machine that slept.
     pub async fn freeze(&self, by: Duration) {
+        self.freeze_while(by, || ()).await;
+    }
+
+    /// The same, and `meanwhile` happens before anybody wakes: answers that arrive during the freeze, say.
+    pub async fn freeze_while(&self, by: Duration, meanwhile: impl FnOnce()) {
         settle().await;
         let end = self.lock().boot + by;
         self.move_to(end);
+        meanwhile();
         settle().await;
     }
 
