@@ -114,7 +114,7 @@ impl<D: SqlDialect> Sql<'_, D> {
 
     /// Writes the attempts of `size` requests into the history, if they are open; `ending` is the text of its status,
     /// error and note.
-    fn into_history(&self, ending: &str, size: usize) -> String {
+    fn record_ended(&self, ending: &str, size: usize) -> String {
         let t = self.tables;
         format!(
             "INSERT INTO {attempts} ({OPEN_ATTEMPT}, ended_at, status, error, note) \
@@ -146,7 +146,7 @@ impl<D: SqlDialect> Sql<'_, D> {
         let mut values = vec![status.as_str().into(), first.ending.error().into()];
         values.push(if first.last { "stopped".into() } else { Value::Null });
         values.extend(attempts(group.iter().map(|f| (&f.run, f.token)), size));
-        let history = Statement::new(self.into_history("?, ?, ?", size), values);
+        let history = Statement::new(self.record_ended("?, ?, ?", size), values);
         let mut values = vec![status.as_str().into(), status.as_str().into()];
         values.extend(runs(group.iter().map(|f| &f.run), size));
         let ended = Statement::new(
@@ -178,7 +178,7 @@ impl<D: SqlDialect> Sql<'_, D> {
             let size = super::padded(group.len());
             let (status, number) = if returned { ("returned", "r.attempt - 1") } else { ("handed_over", "r.attempt") };
             statements.push(Statement::new(
-                self.into_history(&format!("'{status}', NULL, NULL"), size),
+                self.record_ended(&format!("'{status}', NULL, NULL"), size),
                 attempts(group.iter().map(|r| (&r.run, r.token)), size),
             ));
             statements.push(Statement::new(

@@ -301,7 +301,7 @@ impl SqlClient for SqlxSqlite {
             return Ok(info);
         };
         // A file that cannot be written is opened all the same, for reading.
-        self.batch(vec![Statement::new("SELECT 1", Vec::new())]).await?;
+        ask("BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS anarchon_may_write (x); ROLLBACK").await?;
         let rows = ask("PRAGMA journal_mode").await?;
         let mode = rows.first().map(|row| row.text(0)).transpose()?.unwrap_or_default();
         if !mode.eq_ignore_ascii_case("wal") {
@@ -422,7 +422,8 @@ fn options(location: &str) -> Result<SqliteConnectOptions, String> {
     let options: SqliteConnectOptions = format!("sqlite:{rest}").parse().map_err(|e: sqlx::Error| e.to_string())?;
     let query = rest.split_once('?').map(|(_, query)| query).unwrap_or_default();
     let mode = query.split('&').any(|pair| pair.starts_with("mode="));
-    if options.get_filename().as_os_str().is_empty() && !in_memory(&options) {
+    let memory = options.clone().filename("x");
+    if options.get_filename().as_os_str().is_empty() && !in_memory(&memory) {
         return Err("the URL names no file; write `sqlite:./anarchon.db`".to_owned());
     }
     Ok(if mode { options } else { options.create_if_missing(true) })
