@@ -79,10 +79,10 @@ fn closes(r: &str) -> String {
     )
 }
 
-/// Whether the run `r` is closed by the step on the job `j`: all that close, but the one that the claim's own token
-/// still holds.
+/// Whether the run `r` is closed by the step on the job `j`: all that close, but the one of a slot that the claim's own
+/// token still holds.
 fn closed_now(r: &str) -> String {
-    format!("({} AND ({r}.token IS NULL OR {r}.token <> j.c_token))", closes(r))
+    format!("({} AND ({r}.token IS NULL OR {r}.id <> '' OR {r}.token <> j.c_token))", closes(r))
 }
 
 /// Whether the run `r` waits for a retry and is replaced by the newer slot that starts.
@@ -91,7 +91,7 @@ fn superseded(r: &str) -> String {
 }
 
 /// Whether the call does anything at all.
-const ACTS: &str = "j.c_do NOT IN ('newer', 'stale', 'again manual', 'ended manual')";
+const ACTS: &str = "j.c_do NOT IN ('newer', 'stale')";
 
 /// Whether an attempt starts that takes a new fence.
 const STARTS: &str = "j.c_do IN ('start', 'take', 'manual')";
@@ -111,16 +111,18 @@ impl<D: SqlDialect> Sql<'_, D> {
         let other = "NOT (r.id = '' AND r.slot = j.c_slot)";
         format!(
             "CASE WHEN (SELECT m.v FROM {meta} m WHERE m.k = 'format') > {NEWEST} THEN 'newer' \
+             WHEN j.c_now > j.c_valid THEN 'stale' \
              WHEN {manual} THEN CASE \
-               WHEN EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = j.job AND r.token = j.c_token) THEN 'again manual' \
+               WHEN EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = j.job AND r.id = j.c_token \
+                 AND r.token = j.c_token AND r.until_ms > j.c_now) THEN 'again manual' \
+               WHEN EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = j.job AND r.id = j.c_token) THEN 'ended manual' \
                WHEN EXISTS (SELECT 1 FROM {attempts} a WHERE a.job = j.job AND a.id = j.c_token) THEN 'ended manual' \
-               WHEN j.c_now > j.c_valid THEN 'stale' \
                WHEN j.c_kind = '{EXCLUSIVE}' AND {live_at_all} THEN 'manual overlap' \
                ELSE 'manual' END \
-             WHEN j.c_now > j.c_valid THEN 'stale' \
              WHEN j.c_slot > j.c_now THEN 'early' \
              ELSE (SELECT CASE \
-               WHEN r.token = j.c_token THEN 'again' \
+               WHEN r.token = j.c_token THEN CASE \
+                 WHEN j.c_skip = 1 AND r.until_ms <= j.c_now AND {live} THEN 'overlap' ELSE 'again' END \
                WHEN r.status IS NOT NULL AND a.status IS NOT NULL THEN 'ended' \
                WHEN r.status NOT IN ('running', 'waiting') OR {closes} THEN 'done' \
                WHEN r.until_ms > j.c_now THEN 'running' \
@@ -166,11 +168,10 @@ impl<D: SqlDialect> Sql<'_, D> {
         ]
     }
 
-    /// Keeps the floor of a schedule identity that has none.
+    /// Keeps the floor of a schedule identity that has none. Who brought it has not registered it.
     fn floors(&self, size: usize) -> String {
         format!(
-            "INSERT INTO {jobs} (job, ident, touched, floor, fingerprint, instance_id) \
-             SELECT j.job, j.c_ident, j.c_now, j.c_floor, substr(j.c_ident, 2), j.c_instance \
+            "INSERT INTO {jobs} (job, ident, touched, floor) SELECT j.job, j.c_ident, j.c_now, j.c_floor \
              FROM {stage} j WHERE {staged} AND j.c_new = 1 AND j.c_ident IS NOT NULL AND {ACTS} {ignore}",
             jobs = self.tables.jobs,
             stage = self.stage(),
@@ -252,10 +253,11 @@ impl<D: SqlDialect> Sql<'_, D> {
         ];
         format!(
             "UPDATE {r} SET {set} \
-             WHERE ({r}.job, {r}.id, {r}.slot) IN (SELECT j.job, '', j.c_slot FROM {stage} j \
-               WHERE {staged} AND j.c_do IN ('again', 'take'))",
+             WHERE {among} AND EXISTS (SELECT 1 FROM {stage} j WHERE {of_run} AND (\
+               ({r}.id = '' AND {r}.slot = j.c_slot AND j.c_do IN ('again', 'take')) \
+               OR ({r}.id = j.c_token AND j.c_do = 'again manual')))",
+            among = self.among_staged(&format!("{r}.open_job"), size),
             set = set.join(", "),
-            staged = self.staged(size),
         )
     }
 

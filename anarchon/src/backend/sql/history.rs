@@ -17,7 +17,7 @@ impl<D: SqlDialect> Sql<'_, D> {
     /// Reads the newest attempts and the newest records of skipped slots, `limit` of each.
     pub(super) fn history(&self, job: &JobName, limit: u32) -> Statement {
         let t = self.tables;
-        let order = "ORDER BY h.slot DESC, h.claimed_at DESC, h.attempt DESC, h.fence LIMIT ?";
+        let order = "ORDER BY h.slot DESC, h.fence DESC LIMIT ?";
         let sql = format!(
             "SELECT a.slot, a.id, a.token, a.attempt, a.fence, a.reason, a.instance_id, a.status, a.claimed_at, \
              a.ended_at, a.error, CASE WHEN a.token = r.last_token THEN coalesce(r.note, a.note) ELSE a.note END, r.status \
@@ -192,15 +192,14 @@ fn unknown(what: &str) -> SqlError {
 
 /// The records of [`Sql::history`], newest first.
 pub(super) fn records(job: &JobName, rows: &[Row], limit: u32) -> Result<Vec<Record>, SqlError> {
-    let mut attempts: Vec<AttemptRecord> = Vec::with_capacity(rows.len());
-    let mut skips = Vec::new();
+    let mut records = Vec::with_capacity(rows.len());
     for row in rows {
         let (slot, id) = (row.int(0)?, row.text(1)?);
         if id == SKIP_ID {
             let count = u64::try_from(row.int(3)?).unwrap_or(0);
             let reason = SkipReason::parse(row.text(5)?).ok_or_else(|| unknown("reason of a skip"))?;
             let (first, last) = (Slot::from_ms(slot), Slot::from_ms(row.int(8)?));
-            skips.push(Record::Skipped(SkipRecord::new(job.clone(), first, last, count, reason)));
+            records.push(Record::Skipped(SkipRecord::new(job.clone(), first, last, count, reason)));
             continue;
         }
         let token = Token::parse(row.text(2)?).ok_or_else(|| unknown("token"))?;
@@ -214,10 +213,7 @@ pub(super) fn records(job: &JobName, rows: &[Row], limit: u32) -> Result<Vec<Rec
         attempt.ended_at = row.opt_int(9)?;
         attempt.error = row.opt_text(10)?.map(str::to_owned);
         attempt.note = row.opt_text(11)?.map(str::to_owned);
-        attempts.push(attempt);
+        records.push(Record::Attempt(attempt));
     }
-    // Attempts that are alike in slot, time and number stay in the order of their claims.
-    attempts.sort_by_key(|attempt| attempt.fence);
-    let records = attempts.into_iter().map(Record::Attempt).chain(skips).collect();
     Ok(crate::history::newest(records, limit))
 }

@@ -10,6 +10,9 @@ use crate::slot::JobName;
 /// How many forgotten jobs one call removes at most.
 const FORGET_AT_ONCE: usize = 16;
 
+/// How often forgotten jobs are looked for at most.
+const SWEEP_EVERY_MS: i64 = 60_000;
+
 impl<D: SqlDialect> Sql<'_, D> {
     /// Registers jobs, each named once; removes forgotten ones; reads all that is known of the registered ones.
     pub(super) fn register(&self, registrations: &[Registration], forget_after: i64) -> Vec<Statement> {
@@ -70,12 +73,14 @@ impl<D: SqlDialect> Sql<'_, D> {
     }
 
     /// Removes jobs that were touched too long before `now`, which is when `touched` was: one reading of the clock for
-    /// all three tables.
+    /// all tables. They are looked for once a minute, by whoever registers then: going through all jobs at each
+    /// registration would make many registrations slow.
     fn forget(&self, touched: &JobName, forget_after: i64) -> Vec<Statement> {
-        let t = self.tables;
+        let (t, d) = (self.tables, self.dialect);
+        let due = format!("abs(n.touched - coalesce((SELECT m.v FROM {} m WHERE m.k = 'swept'), 0)) >= ?", t.meta);
         let which = format!(
-            "(SELECT f.job FROM (SELECT o.job FROM {jobs} o JOIN {jobs} n ON n.job = ? AND n.ident = '' \
-             WHERE o.ident = '' AND o.paused_at IS NULL AND o.touched < n.touched - ? \
+            "(SELECT f.job FROM (SELECT o.job FROM {jobs} n CROSS JOIN {jobs} o WHERE n.job = ? AND n.ident = '' AND {due} \
+             AND o.ident = '' AND o.paused_at IS NULL AND o.touched < n.touched - ? \
              ORDER BY o.touched, o.job LIMIT {FORGET_AT_ONCE}) f)",
             jobs = t.jobs,
         );
@@ -89,7 +94,19 @@ impl<D: SqlDialect> Sql<'_, D> {
             format!("DELETE FROM {} WHERE job IN {which}", t.attempts),
             format!("DELETE FROM {} WHERE job IN {which}", t.jobs),
         ];
-        gone.map(|sql| Statement::new(sql, vec![touched.as_str().into(), forget_after.into()])).into()
+        let sweep_every = Value::from(SWEEP_EVERY_MS.min(forget_after));
+        let values = vec![touched.as_str().into(), sweep_every.clone(), forget_after.into()];
+        let mut statements: Vec<Statement> = gone.into_iter().map(|sql| Statement::new(sql, values.clone())).collect();
+        let swept = format!(
+            "INSERT INTO {meta} (k, v) SELECT 'swept', n.touched FROM {jobs} n \
+             WHERE n.job = ? AND n.ident = '' AND {due} {conflict} v = {v}",
+            meta = t.meta,
+            jobs = t.jobs,
+            conflict = d.on_conflict_update("k"),
+            v = d.incoming("v"),
+        );
+        statements.push(Statement::new(swept, vec![touched.as_str().into(), sweep_every]));
+        statements
     }
 
     /// Pauses or resumes a job.

@@ -298,7 +298,7 @@ async fn texts_are_kept_as_they_are() {
         let evil = ["'; DROP TABLE anarchon_runs; --", "\"x\" ? ?1 $1 :a @b", "🦀 \u{202e}é\u{65}\u{301}", "a\\'b%_"];
         for text in evil {
             let mut asked = RunClaim::new(job(text), Slot::from_ms(999_000), Token::random(), instance(text));
-            asked.identity = text.to_owned();
+            asked.identity = text.into();
             assert!(won(&backend.claim(&asked).await.unwrap().value));
             let error = format!("{text}\0\u{1}\n{text}");
             let finish = Finish::new(asked.key(), asked.token, Ending::Failed(error.clone()), instance(text), 0);
@@ -454,7 +454,7 @@ async fn a_forgotten_job_goes_with_all_that_is_left_of_it() {
         }
     }
     set_clock(&backend, 9_000_000).await;
-    let registration = Registration::new(job("new"), "every 1s".into(), "every 1s".into(), instance("one"));
+    let registration = Registration::new(job("new"), "every 1s", "every 1s".into(), instance("one"));
     backend.register(&[registration], Duration::from_secs(3_600)).await.unwrap();
     for (table, left) in [("anarchon_runs", 0), ("anarchon_runs_attempts", 0), ("anarchon_runs_jobs", 2)] {
         let count = Statement::new(format!("SELECT count(*) FROM {table}"), Vec::new());
