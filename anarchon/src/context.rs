@@ -84,8 +84,12 @@ impl Signals {
         }
     }
 
+    pub(crate) fn is_to_be_dropped(&self) -> bool {
+        self.dropped.load(Ordering::SeqCst)
+    }
+
     pub(crate) async fn to_be_dropped(&self) {
-        self.when(|| self.dropped.load(Ordering::SeqCst).then_some(())).await;
+        self.when(|| self.is_to_be_dropped().then_some(())).await;
     }
 
     pub(crate) async fn blocking_ended(&self) {

@@ -362,6 +362,10 @@ impl Starting {
 }
 
 async fn run_handler(handler: &BoxHandler, parts: &RunParts) -> Ended {
+    // Its runtime may have hung for longer than the lease lasted: then not even its first step is taken.
+    if parts.context.0.signals.is_to_be_dropped() {
+        return Ended::Dropped;
+    }
     // The handler's own first steps may panic as well as its future.
     let mut future = match std::panic::catch_unwind(AssertUnwindSafe(|| handler.call(parts))) {
         Ok(future) => AssertUnwindSafe(future).catch_unwind(),
@@ -369,6 +373,8 @@ async fn run_handler(handler: &BoxHandler, parts: &RunParts) -> Ended {
     };
     let ended = tokio::select! {
         biased;
+        // First: whatever else may have woken it, it takes no step more, since another may run by now.
+        () = parts.context.0.signals.to_be_dropped() => Ended::Dropped,
         result = &mut future => match result {
             Ok(Ok(())) => Ended::Ok,
             // The error's own code may panic too, as it is shown and dropped.
@@ -378,7 +384,6 @@ async fn run_handler(handler: &BoxHandler, parts: &RunParts) -> Ended {
             },
             Err(panic) => Ended::Failed(panicked("panicked", panic)),
         },
-        () = parts.context.0.signals.to_be_dropped() => Ended::Dropped,
     };
     // What the future holds may panic when it is dropped; that is the handler's failure and nobody else's.
     match std::panic::catch_unwind(AssertUnwindSafe(|| drop(future))) {
