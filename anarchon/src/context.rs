@@ -3,7 +3,8 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use tokio::sync::Notify;
@@ -42,6 +43,8 @@ pub(crate) struct Signals {
     cancel: AtomicU8,
     /// The handler is to be dropped at its next await.
     dropped: AtomicBool,
+    /// The time since boot, in ms, from which the handler takes no step more unless its lease is renewed; zero is never.
+    fence_at: AtomicU64,
     /// Blocking work under way: the run has not ended before all of it has.
     blocking: AtomicUsize,
     changed: Notify,
@@ -84,8 +87,23 @@ impl Signals {
         }
     }
 
+    /// Its lease is held until soon after `boot`.
+    pub(crate) fn set_fence(&self, boot: Duration) {
+        self.fence_at.store(u64::try_from(boot.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+
+    /// Whether the lease may be over. After a freeze the handler may wake before the engine does, which would tell it.
+    pub(crate) fn is_fenced(&self, boot: Duration) -> bool {
+        let at = self.fence_at.load(Ordering::SeqCst);
+        at != 0 && boot.as_millis() >= u128::from(at)
+    }
+
+    pub(crate) fn is_to_be_dropped(&self) -> bool {
+        self.dropped.load(Ordering::SeqCst)
+    }
+
     pub(crate) async fn to_be_dropped(&self) {
-        self.when(|| self.dropped.load(Ordering::SeqCst).then_some(())).await;
+        self.when(|| self.is_to_be_dropped().then_some(())).await;
     }
 
     pub(crate) async fn blocking_ended(&self) {

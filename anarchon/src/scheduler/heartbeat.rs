@@ -66,7 +66,7 @@ impl Engine {
             };
             let Some(run) = self.runs.get_mut(&id) else { continue };
             match outcome {
-                BeatOutcome::Alive => run.lease_until = run.lease_until.max(sent + self.settings.lease),
+                BeatOutcome::Alive => run.renewed(sent + self.settings.lease, self.settings.margin()),
                 BeatOutcome::Lost => self.lease_lost(id, now),
                 BeatOutcome::Locked => {}
             }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -13,6 +14,7 @@ use super::clocks::Now;
 use super::engine::{Engine, Input};
 use super::manual::Waiter;
 use super::timer::Timer;
+use crate::clock::Clock;
 use crate::context::{CancelReason, Context, ContextParts, Signals};
 use crate::error::BoxError;
 use crate::event::Event;
@@ -30,6 +32,8 @@ pub(super) enum Ended {
     Failed(String),
     /// Dropped at an await, by us or by its runtime.
     Dropped,
+    /// Dropped at an await, since its lease may be over and the engine had not said so yet.
+    Fenced,
 }
 
 /// What a won claim said.
@@ -85,6 +89,12 @@ impl Drop for Reins {
 }
 
 impl Run {
+    /// The lease is not over before `until`.
+    pub(super) fn renewed(&mut self, until: Duration, margin: Duration) {
+        self.lease_until = self.lease_until.max(until);
+        self.reins.0.0.signals.set_fence(self.lease_until.saturating_sub(margin));
+    }
+
     /// Whether another instance may start it again after a stop.
     pub(super) fn can_hand_over(&self, leases: bool) -> bool {
         leases && self.key.manual.is_none() && self.win.max_attempts > 1
@@ -137,7 +147,11 @@ impl Engine {
             signals: Signals::default(),
         }));
         let reins = Reins(context.clone());
+        if self.leases {
+            context.0.signals.set_fence(lease_until.saturating_sub(self.settings.margin()));
+        }
         self.starting.push(Starting {
+            clock: Arc::clone(&self.clock),
             job: Arc::clone(&job),
             parts: RunParts { context, state: Arc::clone(&self.state), data: job.data.clone() },
             span: tracing::info_span!("run", job = %key.job, slot = %key.slot, attempt = win.attempt),
@@ -272,12 +286,13 @@ impl Engine {
         // A handler that a dying runtime drops is given up like one that stop() drops.
         let reason = match (&ended, run.cancelled) {
             (Ended::Dropped, None) => Some(CancelReason::Stop),
+            (Ended::Fenced, None) => Some(CancelReason::LeaseLost),
             (_, reason) => reason,
         };
         let last = match (ended, reason) {
             (Ended::Ok, _) => finish(Ending::Done, false),
             (Ended::Failed(text), None) => finish(Ending::Failed(text), false),
-            (Ended::Dropped, None) => None,
+            (Ended::Dropped | Ended::Fenced, None) => None,
             (_, Some(CancelReason::LeaseLost)) => None,
             (ended, Some(CancelReason::Timeout)) => {
                 let limit = run.job.timeout.unwrap_or_default();
@@ -339,6 +354,7 @@ impl Engine {
 
 /// A handler that is about to start.
 pub(super) struct Starting {
+    clock: Arc<dyn Clock>,
     job: Arc<Job>,
     parts: RunParts,
     span: tracing::Span,
@@ -347,9 +363,9 @@ pub(super) struct Starting {
 
 impl Starting {
     fn run(self) -> impl Future<Output = ()> + Send + 'static {
-        let Self { job, parts, span, mut report } = self;
+        let Self { clock, job, parts, span, mut report } = self;
         let run = async move {
-            let mut ended = run_handler(&job.handler, &parts).await;
+            let mut ended = run_handler(&job.handler, &parts, &*clock).await;
             parts.context.0.signals.blocking_ended().await;
             // As may a value that the job was given, if nobody else has it any more.
             if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop((job, parts)))) {
@@ -361,7 +377,20 @@ impl Starting {
     }
 }
 
-async fn run_handler(handler: &BoxHandler, parts: &RunParts) -> Ended {
+async fn run_handler(handler: &BoxHandler, parts: &RunParts, clock: &dyn Clock) -> Ended {
+    let signals = &parts.context.0.signals;
+    // Its runtime may have hung for longer than the lease lasted: then not even its first step is taken.
+    if signals.is_to_be_dropped() {
+        return Ended::Dropped;
+    }
+    if signals.is_fenced(clock.boot()) {
+        return Ended::Fenced;
+    }
+    // Looked at each time that the handler is woken; the engine wakes it when it says so itself.
+    let fenced = std::future::poll_fn(|_| match signals.is_fenced(clock.boot()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    });
     // The handler's own first steps may panic as well as its future.
     let mut future = match std::panic::catch_unwind(AssertUnwindSafe(|| handler.call(parts))) {
         Ok(future) => AssertUnwindSafe(future).catch_unwind(),
@@ -369,6 +398,9 @@ async fn run_handler(handler: &BoxHandler, parts: &RunParts) -> Ended {
     };
     let ended = tokio::select! {
         biased;
+        // First: whatever else may have woken it, it takes no step more, since another may run by now.
+        () = signals.to_be_dropped() => Ended::Dropped,
+        () = fenced => Ended::Fenced,
         result = &mut future => match result {
             Ok(Ok(())) => Ended::Ok,
             // The error's own code may panic too, as it is shown and dropped.
@@ -378,7 +410,6 @@ async fn run_handler(handler: &BoxHandler, parts: &RunParts) -> Ended {
             },
             Err(panic) => Ended::Failed(panicked("panicked", panic)),
         },
-        () = parts.context.0.signals.to_be_dropped() => Ended::Dropped,
     };
     // What the future holds may panic when it is dropped; that is the handler's failure and nobody else's.
     match std::panic::catch_unwind(AssertUnwindSafe(|| drop(future))) {

@@ -77,12 +77,18 @@ impl ManualClock {
         self.freeze_while(by, || ()).await;
     }
 
-    /// The same, and `meanwhile` happens before anybody wakes: answers that arrive during the freeze, say.
+    /// The same, and `meanwhile` happens before anybody wakes: answers that arrive during the freeze, say. What it wakes
+    /// runs before those who slept.
     pub async fn freeze_while(&self, by: Duration, meanwhile: impl FnOnce()) {
         settle().await;
-        let end = self.lock().boot + by;
-        self.move_to(end);
+        let end = {
+            let mut state = self.lock();
+            let end = state.boot + by;
+            state.pass_to(end);
+            end
+        };
         meanwhile();
+        self.move_to(end);
         settle().await;
     }
 
@@ -98,10 +104,7 @@ impl ManualClock {
 
     fn move_to(&self, at: Duration) {
         let mut state = self.lock();
-        let by = at.saturating_sub(state.boot);
-        state.boot = state.boot.max(at);
-        // Counted in whole milliseconds since boot, so that no fraction is lost on the way.
-        state.wall_ms += to_ms(at) - to_ms(at.saturating_sub(by));
+        state.pass_to(at);
         let boot = state.boot;
         for (_, waker) in state.sleepers.range_mut(..=(boot, u64::MAX)) {
             if let Some(waker) = waker.take() {
@@ -110,6 +113,15 @@ impl ManualClock {
         }
         let later = state.sleepers.split_off(&(boot, u64::MAX));
         state.sleepers = later;
+    }
+}
+
+impl State {
+    fn pass_to(&mut self, at: Duration) {
+        let by = at.saturating_sub(self.boot);
+        self.boot = self.boot.max(at);
+        // Counted in whole milliseconds since boot, so that no fraction is lost on the way.
+        self.wall_ms += to_ms(at) - to_ms(at.saturating_sub(by));
     }
 }
 

@@ -29,6 +29,15 @@ async fn together(world: &World, frozen: &ManualClock, by: std::time::Duration) 
     }
 }
 
+/// Says when its handler is dropped.
+struct Told(Log, Context, ManualClock);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.add(&self.1, "dropped", &self.2);
+    }
+}
+
 #[tokio::test]
 async fn a_process_that_wakes_after_a_takeover_is_told_and_records_nothing() {
     let (world, log) = (World::new(), Log::default());
@@ -39,14 +48,8 @@ async fn a_process_that_wakes_after_a_takeover_is_told_and_records_nothing() {
             let (log, clock) = (log.clone(), clock.clone());
             async move {
                 log.add(&ctx, "start", &clock);
-                tokio::select! {
-                    biased;
-                    reason = ctx.cancelled() => {
-                        log.add(&ctx, format!("cancelled: {reason}"), &clock);
-                        Err("cancelled")
-                    }
-                    () = clock.sleep_until(clock.boot() + secs(200)) => Ok(()),
-                }
+                let _told = Told(log, ctx, clock.clone());
+                clock.sleep_until(clock.boot() + secs(200)).await;
             }
         }
     };
@@ -58,7 +61,8 @@ async fn a_process_that_wakes_after_a_takeover_is_told_and_records_nothing() {
     world.advance(secs(60)).await;
     assert_eq!(log.starts(), ["a 3600 #1", "b 3600 #2"]);
     clock.freeze(secs(60)).await;
-    assert_eq!(log.of("cancelled: lease lost").len(), 1, "at once");
+    assert_eq!(log.of("dropped").len(), 1, "at once");
+    assert!(a.events().iter().any(|e| matches!(e, Event::LeaseLost { .. })));
     together(&world, &clock, secs(60)).await;
     let attempts = b.attempts("job").await;
     let statuses: Vec<_> = attempts.iter().map(|attempt| attempt.status.unwrap()).collect();
@@ -160,4 +164,39 @@ async fn a_time_out_before_a_stop_stays_the_reason_and_a_lost_lease_before_a_sto
     assert_eq!(status, Some(AttemptStatus::TimedOut));
     assert_eq!(b.attempts("cut").await[0].status, Some(AttemptStatus::HandedOver));
     assert_eq!(log.all(), []);
+}
+
+#[tokio::test]
+async fn a_handler_that_wakes_before_the_engine_takes_no_step_once_its_lease_may_be_over() {
+    let (world, log) = (World::new(), Log::default());
+    let (a, clock) = own_clock(&world, "a").await;
+    let step = Arc::new(tokio::sync::Notify::new());
+    let handler = {
+        let (log, clock, step) = (log.clone(), clock.clone(), step.clone());
+        move |ctx: Context| {
+            log.add(&ctx, "start", &clock);
+            let (log, clock, step) = (log.clone(), clock.clone(), step.clone());
+            async move {
+                for _ in 0..100 {
+                    step.notified().await;
+                    log.add(&ctx, "charge", &clock);
+                }
+            }
+        }
+    };
+    a.scheduler.every("job", "1h", handler).jitter("0s").add().await.unwrap();
+    together(&world, &clock, secs(3601)).await;
+    step.notify_one();
+    together(&world, &clock, secs(30)).await;
+    assert_eq!(log.of("charge").len(), 1);
+    let b = world.instance("b").await;
+    b.scheduler.every("job", "1h", work(&world, &log, secs(100))).jitter("0s").add().await.unwrap();
+    world.advance(secs(60)).await;
+    assert_eq!(log.starts(), ["a 3600 #1", "b 3600 #2"]);
+    // What wakes the handler comes before what wakes the engine.
+    clock.freeze_while(secs(60), || step.notify_one()).await;
+    assert_eq!(log.of("charge").len(), 1, "another instance runs it by now");
+    together(&world, &clock, secs(100)).await;
+    let statuses: Vec<_> = b.attempts("job").await.iter().map(|attempt| attempt.status.unwrap()).collect();
+    assert_eq!(statuses, [AttemptStatus::Lost, AttemptStatus::Done]);
 }

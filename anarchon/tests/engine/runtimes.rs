@@ -152,3 +152,25 @@ async fn a_handler_that_blocks_its_thread_is_named_by_stop_and_taken_over_after_
     one.shutdown_background();
     two.shutdown_background();
 }
+
+#[tokio::test]
+async fn a_handler_whose_runtime_hung_until_its_lease_was_lost_takes_no_step() {
+    let (world, log) = (World::new(), Log::default());
+    let runtime = runtime();
+    let a = instance_on(&world, &runtime, "a").await;
+    a.scheduler.every("job", "1h", work(&world, &log, ms(0))).jitter("0s").add().await.unwrap();
+    world.advance(ms(3_599_999)).await;
+    a.client.fail_next(Verb::Claim, Fault::HoldReply);
+    while a.client.calls(Verb::Claim) == 0 {
+        free(&world, &runtime, channel().0).await;
+    }
+    let hanging = hang(&runtime).await;
+    a.client.let_go();
+    world.advance(ms(1)).await;
+    assert!(a.events().iter().any(|e| matches!(e, Event::Claimed { .. })));
+    a.client.fail_all(Some(Fault::Swallow));
+    world.advance(secs(14)).await;
+    free(&world, &runtime, hanging).await;
+    assert_eq!(log.all(), [], "another instance may run it by now");
+    runtime.shutdown_background();
+}
