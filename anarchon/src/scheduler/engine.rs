@@ -236,7 +236,7 @@ pub(super) struct Engine {
     pub(super) groups: IdMap<Group>,
     pub(super) claims: Claims,
     pub(super) owed: BTreeMap<Token, OwedReturn>,
-    pub(super) runs: BTreeMap<u64, Run>,
+    pub(super) runs: BTreeMap<u64, Box<Run>>,
     /// Handlers to be started once the answer that won them has been read to its end.
     pub(super) starting: Vec<Starting>,
     /// The runs of slots among `runs`, by what they are.

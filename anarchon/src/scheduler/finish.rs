@@ -198,7 +198,7 @@ impl Engine {
     }
 
     pub(super) fn forget_run(&mut self, id: u64) -> Option<Run> {
-        let run = self.runs.remove(&id)?;
+        let run = *self.runs.remove(&id)?;
         self.local.remove(&run.key);
         Some(run)
     }

@@ -183,7 +183,7 @@ impl Engine {
             waiter,
             reins,
         };
-        self.runs.insert(id, run);
+        self.runs.insert(id, Box::new(run));
         if self.leases {
             self.begin_beating(lease_until, now);
             self.time_fence(lease_until.saturating_sub(self.settings.margin() * 2));
@@ -325,8 +325,7 @@ impl Engine {
 
     /// The run is not this instance's any more: it becomes a backup of it.
     pub(super) fn lose(&mut self, id: u64, now: Now) {
-        let Some(run) = self.runs.remove(&id) else { return };
-        self.local.remove(&run.key);
+        let Some(run) = self.forget_run(id) else { return };
         if !run.said_lost {
             self.say_lost(&run);
         }

@@ -31,45 +31,58 @@ struct Registrant {
     at: i64,
 }
 
-/// The runs of one job, sorted by their key. New ones come last, so a vector is quicker and smaller than a tree.
+/// The runs of one job, sorted by slot. New ones come last, so a vector is quicker and smaller than a tree.
 #[derive(Debug, Default)]
-struct Runs(Vec<StoredRun>);
+struct Runs {
+    all: Vec<StoredRun>,
+    /// So many of the first runs are finished, and stay so: who looks for others need not look at them.
+    settled: usize,
+}
 
 impl Runs {
     fn find(&self, key: &RunKey) -> Result<usize, usize> {
-        match self.0.last() {
-            Some(last) if last.key >= *key => self.0.binary_search_by(|run| run.key.cmp(key)),
-            _ => Err(self.0.len()),
+        // All are of one job.
+        let sought = (key.slot, key.manual);
+        match self.all.last() {
+            Some(last) if (last.key.slot, last.key.manual) >= sought => {
+                self.all.binary_search_by(|run| (run.key.slot, run.key.manual).cmp(&sought))
+            }
+            _ => Err(self.all.len()),
         }
     }
 
     fn get(&self, key: &RunKey) -> Option<&StoredRun> {
-        self.find(key).ok().map(|at| &self.0[at])
+        self.find(key).ok().map(|at| &self.all[at])
     }
 
     fn get_mut(&mut self, key: &RunKey) -> Option<&mut StoredRun> {
-        self.find(key).ok().map(|at| &mut self.0[at])
+        self.find(key).ok().map(|at| &mut self.all[at])
     }
 
     fn insert(&mut self, run: StoredRun) {
-        match self.find(&run.key) {
-            Ok(at) => self.0[at] = run,
-            Err(at) => self.0.insert(at, run),
-        }
+        let (Ok(at) | Err(at)) = self.find(&run.key);
+        self.all.insert(at, run);
+        self.settled = self.settled.min(at);
+        self.settled += self.all[self.settled..].iter().take_while(|run| !run.unfinished()).count();
     }
 
     fn remove(&mut self, key: &RunKey) {
         if let Ok(at) = self.find(key) {
-            self.0.remove(at);
+            self.all.remove(at);
+            self.settled -= usize::from(at < self.settled);
         }
     }
 
-    fn values(&self) -> impl Iterator<Item = &StoredRun> {
-        self.0.iter()
+    fn all(&self) -> impl Iterator<Item = &StoredRun> {
+        self.all.iter()
     }
 
-    fn values_mut(&mut self) -> impl Iterator<Item = &mut StoredRun> {
-        self.0.iter_mut()
+    fn unfinished(&self) -> impl Iterator<Item = &StoredRun> {
+        self.all[self.settled..].iter().filter(|run| run.unfinished())
+    }
+
+    fn unfinished_mut(&mut self) -> impl Iterator<Item = &mut StoredRun> {
+        self.all[self.settled..].iter_mut().filter(|run| run.unfinished())
     }
 }
 
@@ -80,7 +93,7 @@ pub(super) struct JobState {
     attempts: Vec<AttemptRecord>,
     /// By their first slot.
     skips: BTreeMap<Slot, SkipRecord>,
-    /// By their identity; hardly ever more than one.
+    /// Sorted by their identity; hardly ever more than one.
     schedules: Vec<(Arc<str>, Schedule)>,
     pub(super) paused: Option<Box<Pause>>,
     fence: u64,
@@ -118,9 +131,10 @@ impl JobState {
     fn schedule(&mut self, identity: &Arc<str>, floor: i64) -> &mut Schedule {
         let known = self.schedules.iter().position(|(known, _)| known == identity);
         let at = known.unwrap_or_else(|| {
+            let at = self.schedules.partition_point(|(known, _)| known < identity);
             self.schedules.reserve_exact(1);
-            self.schedules.push((Arc::clone(identity), Schedule { floor, registered: None }));
-            self.schedules.len() - 1
+            self.schedules.insert(at, (Arc::clone(identity), Schedule { floor, registered: None }));
+            at
         });
         &mut self.schedules[at].1
     }
@@ -148,7 +162,7 @@ impl JobState {
     }
 
     fn facts<'a>(&'a self, claim: &RunClaim, key: &RunKey, floor: Option<i64>, now: i64) -> Facts<'a> {
-        let others = || self.runs.values().filter(|run| run.key != *key && run.counts);
+        let others = || self.runs.unfinished().filter(|run| run.key != *key && run.counts);
         let run = self.runs.get(key);
         Facts {
             run,
@@ -165,7 +179,7 @@ impl JobState {
     /// Closes what is expired or used up, but not what `except` still holds: that one is answered `Won` again.
     fn close_over(&mut self, except: Option<Token>, now: i64) {
         let mut lost = Vec::new();
-        for run in self.runs.values_mut().filter(|run| run.closes(now)) {
+        for run in self.runs.unfinished_mut().filter(|run| run.closes(now)) {
             if run.token.is_some() && run.token == except {
                 continue;
             }
@@ -243,7 +257,7 @@ impl JobState {
 
     /// Waiting runs of older slots end with their last attempt's status: the newer slot replaces them.
     fn supersede(&mut self, slot: Slot) {
-        for run in self.runs.values_mut() {
+        for run in self.runs.unfinished_mut() {
             if run.status == Status::Waiting && run.key.slot < slot {
                 run.close();
                 if let Some(attempt) = self.attempts.iter_mut().rev().find(|a| a.run == run.key) {
@@ -256,7 +270,7 @@ impl JobState {
     fn skip(&mut self, claim: &RunClaim, reason: SkipReason, key: &RunKey, now: i64) -> ClaimOutcome {
         let slot = claim.slot;
         let between =
-            |last: Slot| self.runs.values().any(|r| r.key.manual.is_none() && r.key.slot > last && r.key.slot < slot);
+            |last: Slot| self.runs.all().any(|r| r.key.manual.is_none() && r.key.slot > last && r.key.slot < slot);
         let extends = self
             .skips
             .values()
@@ -295,7 +309,7 @@ impl JobState {
                 _ => ManualOutcome::Late,
             };
         }
-        if claim.exclusive && self.runs.values().any(|run| run.counts && run.live(now)) {
+        if claim.exclusive && self.runs.unfinished().any(|run| run.counts && run.live(now)) {
             return ManualOutcome::Overlap;
         }
         let slot = Slot::from_ms(now);
@@ -355,13 +369,17 @@ impl JobState {
     }
 
     pub(super) fn active(&mut self, now: i64, into: &mut Vec<ActiveRun>) {
-        let over: Vec<Token> =
-            self.runs.values().filter(|r| r.key.manual.is_some() && r.closes(now)).filter_map(|r| r.token).collect();
-        for run in self.runs.values_mut().filter(|r| r.key.manual.is_some() && r.closes(now)) {
+        let over: Vec<Token> = self
+            .runs
+            .unfinished()
+            .filter(|r| r.key.manual.is_some() && r.closes(now))
+            .filter_map(|r| r.token)
+            .collect();
+        for run in self.runs.unfinished_mut().filter(|r| r.key.manual.is_some() && r.closes(now)) {
             run.close();
         }
         over.into_iter().for_each(|token| self.end_attempt(token, AttemptStatus::Lost, None, now));
-        for run in self.runs.values().filter(|run| run.unfinished()) {
+        for run in self.runs.unfinished() {
             let instance = self.attempts.iter().rev().find(|a| a.run == run.key).map(|a| a.instance.clone());
             let instance = instance.and_then(|id| InstanceId::new(id).ok());
             into.push(ActiveRun::new(run.key.clone(), run.status, run.attempt, instance, run.left(now)));
@@ -392,7 +410,7 @@ impl JobState {
         let ended = |key: &RunKey| self.attempts.iter().filter(|a| a.run == *key).filter_map(|a| a.ended_at).max();
         let gone: Vec<RunKey> = self
             .runs
-            .values()
+            .all()
             .filter(|run| !run.unfinished() && goes(run.key.slot, ended(&run.key).unwrap_or(run.until)))
             .map(|run| run.key.clone())
             .collect();
