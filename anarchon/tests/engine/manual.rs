@@ -118,7 +118,7 @@ async fn the_last_run_is_found_behind_any_number_of_skips() {
 }
 
 #[tokio::test]
-async fn a_claim_only_slot_won_while_stopping_is_run() {
+async fn a_run_on_a_claim_only_store_is_waited_for_by_stop() {
     let (world, log) = (World::new(), Log::default());
     let store = ClaimOnlyMemoryBackend::with_clock(std::sync::Arc::new(world.clock.clone()));
     let scheduler = Scheduler::builder(store)

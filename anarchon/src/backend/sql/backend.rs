@@ -4,36 +4,36 @@ use std::time::Duration;
 
 use super::client::{Row, SqlClient, SqlError};
 use super::dialect::{SqlDialect, Verb};
+use super::many::{AT_ONCE, Answers, rounds};
 use super::stage::{claim_values, manual_values, millis};
-use super::{Sql, SqlBackend, answer, history, new_mark, rounds};
+use super::{Sql, SqlBackend, Statement, answer, history, new_mark};
 use crate::backend::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
-use crate::error::{BackendError, BackendErrorKind};
+use crate::error::BackendError;
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
     Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
 };
 use crate::slot::JobName;
 
-/// How many requests one call of the client carries at most; more of them go in several.
-const AT_ONCE: usize = 128;
-
 /// How many jobs one batch trims at most, so that other writers get their turn.
 const TRIM_AT_ONCE: usize = 32;
 
-type Answers<T> = Vec<Result<Timed<T>, BackendError>>;
+type Many<T> = Vec<Result<Timed<T>, BackendError>>;
 
 impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
     /// Claims of different jobs in one call.
-    async fn claim_round(&self, claims: &[RunClaim]) -> Result<Answers<ClaimOutcome>, BackendError> {
+    async fn claim_round(&self, claims: &[RunClaim]) -> Result<Vec<Timed<ClaimOutcome>>, BackendError> {
         let sql = self.ready().await?;
         let values = || claims.iter().map(claim_values).collect();
         let rows = self.call_claim(&sql, Verb::Claim(claims), values).await?;
-        let jobs = answer::by_job(&rows).map_err(|e| self.failed(e))?;
-        let answer = |claim: &RunClaim| {
-            let rows = jobs.get(claim.job.as_str()).map(Vec::as_slice).unwrap_or_default();
-            answer::claim(claim, rows).map_err(|e| self.failed(e))
+        let read = || {
+            let jobs = answer::by_job(&rows)?;
+            let answer = |claim: &RunClaim| {
+                answer::claim(claim, jobs.get(claim.job.as_str()).map(Vec::as_slice).unwrap_or_default())
+            };
+            claims.iter().map(answer).collect::<Result<Vec<_>, SqlError>>()
         };
-        Ok(claims.iter().map(answer).collect())
+        read().map_err(|e| self.failed(e))
     }
 
     async fn register_round(
@@ -53,32 +53,11 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
         Ok(())
     }
 
-    /// Requests in calls of at most [`AT_ONCE`]; an error is that of all the requests of its call.
-    async fn in_calls<'a, R, T, F>(&'a self, requests: &'a [R], call: impl Fn(&'a [R]) -> F + Send) -> Answers<T>
-    where
-        R: Sync,
-        T: Send,
-        F: Future<Output = Result<Vec<Timed<T>>, BackendError>> + Send,
-    {
-        let mut answers = Vec::with_capacity(requests.len());
-        for chunk in requests.chunks(AT_ONCE) {
-            match call(chunk).await {
-                Ok(values) => answers.extend(values.into_iter().map(Ok)),
-                Err(error) => answers.extend(chunk.iter().map(|_| Err(error.to_shared()))),
-            }
-        }
-        answers
-    }
-
-    fn only<T>(&self, mut answers: Answers<T>) -> Result<Timed<T>, BackendError> {
-        answers.pop().unwrap_or_else(|| Err(self.error(BackendErrorKind::Unknown, "the store gave no answer")))
-    }
-
     /// One call and the reading of its rows.
     async fn ask<'a, T>(
         &'a self,
         verb: Verb<'a>,
-        portable: impl FnOnce(&Sql<'_, D>) -> Vec<super::Statement> + Send,
+        portable: impl FnOnce(&Sql<'_, D>) -> Vec<Statement> + Send,
         read: impl FnOnce(&[Row]) -> Result<T, SqlError> + Send,
     ) -> Result<T, BackendError> {
         let sql = self.ready().await?;
@@ -106,7 +85,7 @@ impl<C: SqlClient, D: SqlDialect> Backend for SqlBackend<C, D> {
     }
 
     async fn clock(&self) -> Result<Option<i64>, BackendError> {
-        let rows = self.read(super::Statement::new(format!("SELECT {}", self.dialect.clock()), Vec::new())).await?;
+        let rows = self.read(Statement::new(format!("SELECT {}", self.dialect.clock()), Vec::new())).await?;
         rows.first().map(|row| row.int(0)).transpose().map_err(|e| self.failed(e))
     }
 
@@ -116,19 +95,15 @@ impl<C: SqlClient, D: SqlDialect> Backend for SqlBackend<C, D> {
         forget_after: Duration,
     ) -> Result<Timed<Vec<Registered>>, BackendError> {
         let forget_after = millis(forget_after);
-        let mut answers: Vec<Registered> = vec![Registered::default(); jobs.len()];
+        let mut answers = Answers::to(jobs);
         let mut now = None;
-        for round in rounds(jobs.iter().map(|r| r.job.as_str()), AT_ONCE) {
-            let chunk: Vec<Registration> = round.iter().filter_map(|i| jobs.get(*i).cloned()).collect();
-            let (registered, at) = self.register_round(&chunk, forget_after).await?;
+        for (places, round) in rounds(jobs, AT_ONCE, |registration| &registration.job) {
+            let (registered, at) = self.register_round(&round, forget_after).await?;
             now = Some(at);
-            for (index, answer) in round.into_iter().zip(registered) {
-                if let Some(slot) = answers.get_mut(index) {
-                    *slot = answer;
-                }
-            }
+            answers.put(places, Ok(registered));
         }
-        Ok(Timed { value: answers, store_ms: now })
+        let answers: Result<Vec<Registered>, BackendError> = answers.all(self.name()).into_iter().collect();
+        Ok(Timed { value: answers?, store_ms: now })
     }
 
     async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {
@@ -138,14 +113,16 @@ impl<C: SqlClient, D: SqlDialect> Backend for SqlBackend<C, D> {
     }
 
     async fn finish(&self, finish: &Finish) -> Result<Timed<FinishOutcome>, BackendError> {
-        self.only(self.finish_many(std::slice::from_ref(finish)).await)
+        Answers::only(self.name(), self.finish_many(std::slice::from_ref(finish)).await)
     }
 
-    async fn finish_many(&self, finishes: &[Finish]) -> Answers<FinishOutcome> {
-        self.in_calls(finishes, |chunk| {
-            self.ask(Verb::Finish(chunk), |sql| sql.finish(chunk), |rows| answer::finishes(rows, chunk))
-        })
-        .await
+    async fn finish_many(&self, finishes: &[Finish]) -> Many<FinishOutcome> {
+        let mut answers = Answers::to(finishes);
+        for (places, round) in rounds(finishes, AT_ONCE, |finish| &finish.run) {
+            let read = |rows: &[Row]| answer::finishes(rows, &round);
+            answers.put(places, self.ask(Verb::Finish(&round), |sql| sql.finish(&round), read).await);
+        }
+        answers.all(self.name())
     }
 
     async fn history(&self, job: &JobName, limit: u32) -> Result<Vec<Record>, BackendError> {
@@ -161,9 +138,9 @@ impl<C: SqlClient, D: SqlDialect> Backend for SqlBackend<C, D> {
             let alike = |t: &&Trim| t.retention == first.retention && t.keep == first.keep;
             let (now, later): (Vec<&Trim>, Vec<&Trim>) = waiting.into_iter().partition(alike);
             waiting = later;
-            for round in rounds(now.iter().map(|t| t.job.as_str()), TRIM_AT_ONCE) {
-                let chunk: Vec<Trim> = round.iter().filter_map(|i| now.get(*i).copied().cloned()).collect();
-                self.trim_round(&chunk).await?;
+            let now: Vec<Trim> = now.into_iter().cloned().collect();
+            for (_, round) in rounds(&now, TRIM_AT_ONCE, |trim| &trim.job) {
+                self.trim_round(&round).await?;
             }
         }
         Ok(())
@@ -176,55 +153,42 @@ impl<C: SqlClient, D: SqlDialect> Backend for SqlBackend<C, D> {
 
 impl<C: SqlClient, D: SqlDialect> LeaseBackend for SqlBackend<C, D> {
     async fn claim(&self, claim: &RunClaim) -> Result<Timed<ClaimOutcome>, BackendError> {
-        self.only(self.claim_round(std::slice::from_ref(claim)).await?)
+        Answers::only(self.name(), self.claim_many(std::slice::from_ref(claim)).await)
     }
 
-    async fn claim_many(&self, claims: &[RunClaim]) -> Answers<ClaimOutcome> {
-        let mut answers: Vec<Option<Result<_, _>>> = claims.iter().map(|_| None).collect();
-        for round in rounds(claims.iter().map(|c| c.job.as_str()), AT_ONCE) {
-            let all = round.len() == claims.len();
-            let picked: Vec<RunClaim> =
-                if all { Vec::new() } else { round.iter().filter_map(|i| claims.get(*i).cloned()).collect() };
-            let chunk = if all { claims } else { &picked };
-            let outcomes = match self.claim_round(chunk).await {
-                Ok(outcomes) => outcomes,
-                Err(error) => chunk.iter().map(|_| Err(error.to_shared())).collect(),
-            };
-            for (index, outcome) in round.into_iter().zip(outcomes) {
-                if let Some(answer) = answers.get_mut(index) {
-                    *answer = Some(outcome);
-                }
-            }
+    async fn claim_many(&self, claims: &[RunClaim]) -> Many<ClaimOutcome> {
+        let mut answers = Answers::to(claims);
+        for (places, round) in rounds(claims, AT_ONCE, |claim| &claim.job) {
+            answers.put(places, self.claim_round(&round).await);
         }
-        let none = || Err(self.error(BackendErrorKind::Unknown, "the store gave no answer"));
-        answers.into_iter().map(|answer| answer.unwrap_or_else(none)).collect()
+        answers.all(self.name())
     }
 
     async fn heartbeat(&self, beat: &Beat) -> Result<Timed<BeatOutcome>, BackendError> {
-        self.only(self.heartbeat_many(std::slice::from_ref(beat)).await)
+        Answers::only(self.name(), self.heartbeat_many(std::slice::from_ref(beat)).await)
     }
 
-    async fn heartbeat_many(&self, beats: &[Beat]) -> Answers<BeatOutcome> {
-        self.in_calls(beats, |chunk| {
+    async fn heartbeat_many(&self, beats: &[Beat]) -> Many<BeatOutcome> {
+        let mut answers = Answers::to(beats);
+        for (places, round) in rounds(beats, AT_ONCE, |beat| &beat.run) {
             let mark = new_mark();
-            self.ask(
-                Verb::Heartbeat(chunk, mark),
-                move |sql| sql.heartbeat(chunk, mark),
-                |rows| answer::beats(rows, chunk.len()),
-            )
-        })
-        .await
+            let read = |rows: &[Row]| answer::beats(rows, round.len());
+            answers.put(places, self.ask(Verb::Heartbeat(&round, mark), |sql| sql.heartbeat(&round, mark), read).await);
+        }
+        answers.all(self.name())
     }
 
     async fn release(&self, release: &Release) -> Result<Timed<ReleaseOutcome>, BackendError> {
-        self.only(self.release_many(std::slice::from_ref(release)).await)
+        Answers::only(self.name(), self.release_many(std::slice::from_ref(release)).await)
     }
 
-    async fn release_many(&self, releases: &[Release]) -> Answers<ReleaseOutcome> {
-        self.in_calls(releases, |chunk| {
-            self.ask(Verb::Release(chunk), |sql| sql.release(chunk), |rows| answer::releases(rows, chunk))
-        })
-        .await
+    async fn release_many(&self, releases: &[Release]) -> Many<ReleaseOutcome> {
+        let mut answers = Answers::to(releases);
+        for (places, round) in rounds(releases, AT_ONCE, |release| &release.run) {
+            let read = |rows: &[Row]| answer::releases(rows, &round);
+            answers.put(places, self.ask(Verb::Release(&round), |sql| sql.release(&round), read).await);
+        }
+        answers.all(self.name())
     }
 
     async fn active(&self, jobs: &[JobName]) -> Result<Timed<Vec<ActiveRun>>, BackendError> {

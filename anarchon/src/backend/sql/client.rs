@@ -201,7 +201,7 @@ impl std::error::Error for SqlError {
 ///
 /// ```
 /// use std::sync::Mutex;
-/// use anarchon::sql::{Row, SqlClient, SqlError, Statement};
+/// use anarchon::backend::sql::{Row, SqlClient, SqlError, Statement};
 ///
 /// #[derive(Default)]
 /// struct Recorder(Mutex<Vec<Statement>>);

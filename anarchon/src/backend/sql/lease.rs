@@ -1,7 +1,6 @@
 //! Heartbeats, ends, releases and the reading of unfinished runs. Each is guarded by the token, and what a call did is
 //! read back in the same call: heartbeats by a mark of their own, the others by the attempt's status.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use super::Sql;
@@ -70,21 +69,18 @@ impl<D: SqlDialect> Sql<'_, D> {
         statements
     }
 
-    /// Ends attempts. Of several ends of one attempt the first counts.
+    /// Ends attempts, each of another run.
     pub(super) fn finish(&self, finishes: &[Finish]) -> Vec<Statement> {
-        let mut seen = HashSet::with_capacity(finishes.len());
-        let firsts: Vec<&Finish> = finishes.iter().filter(|f| seen.insert((&f.run, f.token))).collect();
         let mut statements = Vec::new();
         // What ended well is one group; errors have a text of their own each.
         for last in [false, true] {
-            let done: Vec<&Finish> =
-                firsts.iter().filter(|f| f.ending == Ending::Done && f.last == last).copied().collect();
+            let done: Vec<&Finish> = finishes.iter().filter(|f| f.ending == Ending::Done && f.last == last).collect();
             if !done.is_empty() {
                 statements.extend(self.end(&done));
             }
         }
-        for finish in firsts.iter().filter(|f| f.ending != Ending::Done) {
-            statements.extend(self.end(std::slice::from_ref(finish)));
+        for finish in finishes.iter().filter(|f| f.ending != Ending::Done) {
+            statements.extend(self.end(&[finish]));
         }
         let requests = finishes.iter().map(|f| (&f.run, f.token));
         statements.push(self.read_back(requests, finishes.len(), "r.status, r.until_ms, a.status", Vec::new()));
@@ -163,15 +159,13 @@ impl<D: SqlDialect> Sql<'_, D> {
         vec![history, ended]
     }
 
-    /// Gives attempts up: the run stays `running`, with its lease ended now.
+    /// Gives attempts up, each of another run: the run stays `running`, with its lease ended now.
     pub(super) fn release(&self, releases: &[Release]) -> Vec<Statement> {
         let t = self.tables;
         let clock = self.dialect.clock();
-        let mut seen = HashSet::with_capacity(releases.len());
-        let firsts: Vec<&Release> = releases.iter().filter(|r| seen.insert((&r.run, r.token))).collect();
         let mut statements = Vec::new();
         for returned in [false, true] {
-            let group: Vec<&Release> = firsts.iter().filter(|r| r.returned == returned).copied().collect();
+            let group: Vec<&Release> = releases.iter().filter(|r| r.returned == returned).collect();
             if group.is_empty() {
                 continue;
             }

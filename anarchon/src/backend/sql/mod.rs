@@ -15,12 +15,13 @@ pub mod clients;
 mod dialect;
 mod history;
 mod lease;
+mod many;
 mod register;
 mod schema;
 mod stage;
 mod tables;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -30,6 +31,7 @@ pub use self::client::{Row, SqlClient, SqlError, Statement, Value};
 pub use self::dialect::{Column, SqlDialect, Verb, hex};
 pub use self::tables::Tables;
 use crate::error::{BackendError, BackendErrorKind};
+
 /// The name of the runs' table, unless another is asked for.
 pub const DEFAULT_TABLE: &str = "anarchon_runs";
 
@@ -52,27 +54,6 @@ fn ident(identity: &str) -> String {
     format!("={identity}")
 }
 
-/// Splits requests into rounds of at most `at_once`, each of which names a job once, and keeps the order of those that
-/// name the same one.
-fn rounds<'a>(jobs: impl Iterator<Item = &'a str>, at_once: usize) -> Vec<Vec<usize>> {
-    let mut rounds = Vec::new();
-    let mut waiting: Vec<(usize, &str)> = jobs.enumerate().collect();
-    while !waiting.is_empty() {
-        let mut named = HashSet::with_capacity(waiting.len());
-        let mut round = Vec::with_capacity(waiting.len().min(at_once));
-        // A job that has to wait makes its later requests wait too.
-        waiting.retain(|(index, job)| {
-            let now = named.insert(*job) && round.len() < at_once;
-            if now {
-                round.push(*index);
-            }
-            !now
-        });
-        rounds.push(round);
-    }
-    rounds
-}
-
 /// A number that no other call uses.
 fn new_mark() -> i64 {
     rand::random::<i64>() & i64::MAX
@@ -85,7 +66,7 @@ fn new_mark() -> i64 {
 /// UPDATE and DELETE on the four tables are enough from then on.
 ///
 /// ```
-/// # use anarchon::sql::{Column, SqlDialect, Value, hex};
+/// # use anarchon::backend::sql::{Column, SqlDialect, Value, hex};
 /// /// What a dialect must say at least; everything else has a default that fits PostgreSQL's SQL.
 /// struct Dialect;
 ///
