@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use crate::clock::{Clock, to_ms};
 
 /// How often other tasks of a single-threaded runtime are let run before they are taken to be idle.
-const TURNS: usize = 64;
+const TURNS: usize = 16;
 
 /// A [`Clock`] that is moved by hand. Clones are one clock.
 ///

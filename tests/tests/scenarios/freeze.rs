@@ -20,7 +20,9 @@ fn a_runner_that_was_frozen_past_its_lease_is_cancelled_when_it_wakes() {
     frozen.thaw();
 
     let cancelled = lab.wait_line("its cancellation", |line| line.is_of("cancelled", &first));
-    assert_eq!((cancelled.instance.as_str(), cancelled.how.as_deref()), ("a", Some("lease lost")));
+    assert_eq!(cancelled.instance, "a");
+    // It takes no further step once the time to be dropped has passed, so it may not even be told.
+    assert!(matches!(cancelled.how.as_deref(), Some("lease lost" | "dropped")), "{:?}", cancelled.how);
     lab.wait_line("it knows that its lease is lost", |line| line.is_of("lost", &first));
     lab.wait_line("the end of the second attempt", |line| line.is_of("finished", &second));
     // The one that woke up goes on with other slots, or with none; it does not mind having lost one.
