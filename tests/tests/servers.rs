@@ -6,12 +6,15 @@
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sqlx::{Connection as _, Executor as _, MySqlConnection, PgConnection, Row as _, raw_sql};
+use sqlx::{
+    AssertSqlSafe, Connection as _, Executor as _, MySqlConnection, PgConnection, Row as _, SqlSafeStr, raw_sql,
+};
 use tests::servers::{MariaDb, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion, Sqld};
 use tests::{LONG, Proxy, Server, Store};
 
@@ -23,13 +26,13 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// The first value that a statement returns on a connection of its own, by the simple protocol.
-async fn ask_postgres(url: &str, sql: &'static str) -> Result<i32, sqlx::Error> {
+async fn ask_postgres(url: &str, sql: impl SqlSafeStr) -> Result<i32, sqlx::Error> {
     let mut connection = PgConnection::connect(url).await?;
     connection.fetch_one(raw_sql(sql)).await?.try_get(0)
 }
 
 /// The same on MariaDB.
-async fn ask_mariadb(url: &str, sql: &'static str) -> Result<i32, sqlx::Error> {
+async fn ask_mariadb(url: &str, sql: impl SqlSafeStr) -> Result<i32, sqlx::Error> {
     let mut connection = MySqlConnection::connect(url).await?;
     connection.fetch_one(raw_sql(sql)).await?.try_get(0)
 }
@@ -202,17 +205,19 @@ fn program(test: &str) -> Command {
 #[test]
 fn a_server_ends_with_its_program_however_that_ends() {
     const HOLDS: &str = "ANARCHON_TEST_HOLDS_A_SERVER";
-    if std::env::var_os(HOLDS).is_some() {
-        let Some(server) = Postgres::shared(PostgresVersion::V15) else { return };
-        println!("\n{} {}", server.address(), server.pid().expect("it is running"));
+    static SQLD: OnceLock<Option<Sqld>> = OnceLock::new();
+    if let Ok(server) = std::env::var(HOLDS) {
+        let postgres = || Postgres::shared(PostgresVersion::V15).map(|server| (server.address(), server.pid()));
+        let sqld = || SQLD.get_or_init(Sqld::own).as_ref().map(|server| (server.address(), server.pid()));
+        let Some((address, pid)) = (if server == "postgres" { postgres() } else { sqld() }) else { return };
+        println!("\n{address} {}", pid.expect("it is running"));
         // Until the end of the input.
         io::stdin().read_to_string(&mut String::new()).expect("an input");
         return;
     }
-    let ends: [fn(&mut Child); 2] = [|child| child.kill().expect("a child"), |child| drop(child.stdin.take())];
-    for end in ends {
+    for (server, killed) in [("postgres", true), ("sqld", false)] {
         let mut command = program("a_server_ends_with_its_program_however_that_ends");
-        let mut child = command.env(HOLDS, "").env_remove("ANARCHON_TEST_POSTGRES_URL").spawn().expect("a program");
+        let mut child = command.env(HOLDS, server).env_remove("ANARCHON_TEST_POSTGRES_URL").spawn().expect("a program");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let told = lines.map_while(Result::ok).find_map(|line| {
             let (address, pid) = line.split_once(' ')?;
@@ -224,11 +229,28 @@ fn a_server_ends_with_its_program_however_that_ends() {
         };
         let folder = folder_of(pid);
         assert!(!refuses(address), "it is not there");
-        end(&mut child);
+        if killed {
+            child.kill().expect("a child");
+        }
+        // Which also ends its input.
         child.wait().expect("a child");
         wait_until("the end of the server", || refuses(address));
         wait_until("the end of its folder", || folder.as_deref().is_none_or(|folder| !folder.exists()));
     }
+}
+
+#[test]
+fn tests_on_a_server_of_the_developers_leave_no_databases_there() {
+    let Some(server) = Postgres::shared(PostgresVersion::V15) else { return };
+    let mut command = program("tests_share_a_postgres_and_have_databases_of_their_own");
+    let child =
+        command.env("ANARCHON_TEST_POSTGRES_URL", server.url()).env("ANARCHON_SERVICES", "/nonexistent").spawn();
+    let child = child.expect("a program");
+    let left = format!("select count(*)::int from pg_database where datname like 'anarchon\\_{}\\_%'", child.id());
+    let output = child.wait_with_output().expect("a child");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !told.contains("SKIPPED"), "{told}");
+    assert_eq!(block_on(ask_postgres(server.url(), AssertSqlSafe(left))).expect("an answer"), 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! the constructors return `None`, upon which a test returns.
 //!
 //! A server that is `shared` is started once for a program of tests, when the first test asks for it; each test has a
-//! database of its own there. Such servers take no part in [`Server::kill`]: a test that kills has a server of its `own`.
+//! database of its own there. Such servers take no part in [`Server::kill`](crate::Server::kill): a test that kills has a server of its `own`.
 //! All of them end with the program, however it ends, and leave nothing behind.
 
 mod database;
@@ -17,7 +17,7 @@ mod sqld;
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 pub use database::Database;
@@ -26,16 +26,14 @@ pub use pgbouncer::{PgBouncer, PgBouncerVersion};
 pub use postgres::{Postgres, PostgresVersion};
 pub use sqld::Sqld;
 
-#[allow(unused_imports, reason = "for the documentation")]
-use crate::store::Server;
-
 /// Where a component that `tests/services` fetches is. If it is not there, that is told.
 ///
 /// # Panics
 /// When it is not there and `CI` is set.
 fn component(name: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("ANARCHON_SERVICES")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/services")), PathBuf::from);
+    let given = std::env::var_os("ANARCHON_SERVICES").map(PathBuf::from);
+    let folder =
+        given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target").join("services"));
     let path = folder.join("bin").join(name);
     if path.exists() {
         // Servers have other working directories.

@@ -133,7 +133,7 @@ impl Process {
                 panic!("{} ended ({status}) instead of answering: {}", self.name, self.end_of_log());
             }
             assert!(since.elapsed() < LONG, "{} does not answer: {error}: {}", self.name, self.end_of_log());
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 
@@ -177,11 +177,15 @@ impl Process {
     /// Kills it and all its children at once, as a crash of its machine would.
     pub(super) fn kill(&mut self) {
         self.freeze();
-        let running = self.running();
-        let pid = Pid::from_child(&running.child);
-        for child in children(pid) {
-            signal(child, Signal::KILL);
+        let name = self.name;
+        let pid = Pid::from_child(&self.running().child);
+        // While it is frozen it does not take note of their ends, so their pids stay theirs. Each must have ended: memory
+        // that one still shares keeps a server from starting again.
+        let children = children(pid);
+        for child in &children {
+            signal(*child, Signal::KILL);
         }
+        wait_until(|| children.iter().all(|child| has_ended(*child)), || format!("children of {name} do not end"));
         signal(pid, Signal::KILL);
         self.wait();
     }
@@ -262,13 +266,18 @@ fn wait_until(is: impl Fn() -> bool, otherwise: impl Fn() -> String) {
 /// The children of a process, where the system shows them.
 fn children(parent: Pid) -> Vec<Pid> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|process| process.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The name is in brackets and may hold anything; after it come the state and the parent.
-        let rest = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' '));
-        rest.and_then(|mut rest| rest.nth(1)?.parse().ok()) == Some(parent.as_raw_nonzero().get())
-    })
-    .filter_map(Pid::from_raw)
-    .collect()
+    let pids = processes.filter_map(|process| Pid::from_raw(process.file_name().to_str()?.parse().ok()?));
+    pids.filter(|pid| state_and_parent(*pid).is_some_and(|(_, of)| of == parent.as_raw_nonzero().get())).collect()
+}
+
+/// Whether a process has ended, even if its parent has taken no note of it.
+fn has_ended(pid: Pid) -> bool {
+    state_and_parent(pid).is_none_or(|(state, _)| state == "Z" || state == "X")
+}
+
+fn state_and_parent(pid: Pid) -> Option<(String, i32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // They follow the name, which is in brackets and may hold anything.
+    let mut rest = stat.rsplit_once(") ")?.1.split(' ');
+    Some((rest.next()?.to_owned(), rest.next()?.parse().ok()?))
 }
