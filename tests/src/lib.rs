@@ -1,5 +1,5 @@
 //! What tests with real processes are made of: a [`Lab`] with a store and the processes of the `node` example on it,
-//! the log they write, and checks of what must hold in every log.
+//! the log they write, and checks of what must hold in every log; and of real [`servers`], with a [`Proxy`] before them.
 //!
 //! Everything here panics where something goes wrong, since it is for tests only; a lab that is dropped by a panic
 //! prints its log.
@@ -13,6 +13,8 @@ mod client;
 mod lab;
 mod log;
 mod node;
+mod proxy;
+pub mod servers;
 mod store;
 
 pub use binary::example;
@@ -20,4 +22,5 @@ pub use client::Client;
 pub use lab::{LONG, Lab};
 pub use log::{Line, monotonic_ns, wall_ms};
 pub use node::{Death, Node, NodeOptions};
+pub use proxy::Proxy;
 pub use store::{Server, Store};

@@ -225,7 +225,7 @@ impl Drop for Node {
 }
 
 #[cfg(target_os = "linux")]
-fn all_threads_stopped(pid: u32) -> bool {
+pub(crate) fn all_threads_stopped(pid: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
     threads.flatten().all(|thread| {
         let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
@@ -235,7 +235,7 @@ fn all_threads_stopped(pid: u32) -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn all_threads_stopped(_: u32) -> bool {
+pub(crate) fn all_threads_stopped(_: u32) -> bool {
     thread::sleep(Duration::from_millis(50));
     true
 }

@@ -5,12 +5,20 @@ use std::path::Path;
 
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
 
+use crate::servers::{Database, MariaDb, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion, Sqld};
+
 /// A server that a test may start, kill and start again.
 pub trait Server: fmt::Debug {
     /// Starts it, with the data it had; returns once it answers.
     fn start(&mut self);
     /// Kills it, as a crash of its machine would.
     fn kill(&mut self);
+    /// Freezes it: it accepts connections, and never answers.
+    fn freeze(&mut self);
+    /// Lets it go on.
+    fn thaw(&mut self);
+    /// Stops it as an administrator would.
+    fn stop(&mut self);
 }
 
 /// A store: where it is, and its server if it has one of its own.
@@ -18,19 +26,65 @@ pub trait Server: fmt::Debug {
 pub struct Store {
     url: String,
     server: Option<Box<dyn Server>>,
+    /// Goes with the store.
+    _database: Option<Database>,
 }
 
 impl Store {
     /// A store at `url`, on a server that this test may kill, if there is one.
     #[must_use]
     pub fn new(url: impl Into<String>, server: Option<Box<dyn Server>>) -> Self {
-        Self { url: url.into(), server }
+        Self { url: url.into(), server, _database: None }
     }
 
     /// A new SQLite file in `directory`.
     #[must_use]
     pub fn sqlite(directory: &Path) -> Self {
         Self::new(format!("sqlite:{}", directory.join("store.db").display()), None)
+    }
+
+    fn database(database: Database, server: Option<Box<dyn Server>>) -> Self {
+        Self { url: database.url().to_owned(), server, _database: Some(database) }
+    }
+
+    /// A new database on the PostgreSQL that the tests of this program share.
+    #[must_use]
+    pub fn postgres(version: PostgresVersion) -> Option<Self> {
+        Some(Self::database(Postgres::shared(version)?.database(), None))
+    }
+
+    /// A PostgreSQL of its own.
+    #[must_use]
+    pub fn own_postgres(version: PostgresVersion) -> Option<Self> {
+        let server = Postgres::own(version)?;
+        Some(Self::database(server.database(), Some(Box::new(server))))
+    }
+
+    /// A new database on a shared PostgreSQL, by way of a PgBouncer of its own, which is its server.
+    #[must_use]
+    pub fn pgbouncer(version: PgBouncerVersion) -> Option<Self> {
+        let server = PgBouncer::own(version)?;
+        Some(Self::database(server.database(), Some(Box::new(server))))
+    }
+
+    /// A new database on the MariaDB that the tests of this program share.
+    #[must_use]
+    pub fn mariadb() -> Option<Self> {
+        Some(Self::database(MariaDb::shared()?.database(), None))
+    }
+
+    /// A MariaDB of its own.
+    #[must_use]
+    pub fn own_mariadb() -> Option<Self> {
+        let server = MariaDb::own()?;
+        Some(Self::database(server.database(), Some(Box::new(server))))
+    }
+
+    /// A sqld of its own.
+    #[must_use]
+    pub fn libsql() -> Option<Self> {
+        let server = Sqld::own()?;
+        Some(Self::new(server.url(), Some(Box::new(server))))
     }
 
     /// Its URL.
@@ -58,7 +112,7 @@ impl Store {
         })
     }
 
-    /// Its server; a store in a file has none.
+    /// Its server; a store in a file has none, nor has one on a server that is shared.
     pub fn server(&mut self) -> Option<&mut (dyn Server + 'static)> {
         self.server.as_deref_mut()
     }

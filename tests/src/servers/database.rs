@@ -1,0 +1,146 @@
+//! A database of a test's own, and addresses in URLs.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sqlx::{AssertSqlSafe, Connection, Executor};
+
+use super::block_on;
+
+/// A fresh database. Where the server is not ours, it is removed again.
+#[derive(Debug)]
+pub struct Database {
+    url: String,
+    name: String,
+    remove: Option<fn(&str, &str)>,
+    server: String,
+}
+
+impl Database {
+    /// Creates one on the server at `url`.
+    pub(super) fn create<C>(server: &str, remove: bool) -> Self
+    where
+        C: Connection,
+        for<'c> &'c mut C: Executor<'c, Database = C::Database>,
+    {
+        static CREATED: AtomicU32 = AtomicU32::new(0);
+        let name = format!("anarchon_{}_{}", std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed));
+        let done = block_on(run::<C>(server, format!("create database {name}")));
+        done.unwrap_or_else(|e| panic!("no database can be made at {server}: {e}"));
+        let remove = remove.then_some(drop_database::<C> as fn(&str, &str));
+        Self { url: Url::of(server).database(&name), name, remove, server: server.to_owned() }
+    }
+
+    /// Its URL.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The same, whose URL leads to another address.
+    pub(super) fn moved_to(mut self, address: SocketAddr) -> Self {
+        self.url = self.url_through(address);
+        self
+    }
+
+    /// Its URL by way of something at another address: a pooler or a proxy.
+    #[must_use]
+    pub fn url_through(&self, address: SocketAddr) -> String {
+        through(&self.url, address)
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        if let Some(remove) = self.remove {
+            remove(&self.server, &self.name);
+        }
+    }
+}
+
+fn drop_database<C>(server: &str, name: &str)
+where
+    C: Connection,
+    for<'c> &'c mut C: Executor<'c, Database = C::Database>,
+{
+    if let Err(error) = block_on(run::<C>(server, format!("drop database {name}"))) {
+        eprintln!("the database {name} stays: {error}");
+    }
+}
+
+/// Runs a statement on a connection of its own.
+pub(super) async fn run<C>(url: &str, sql: String) -> Result<(), sqlx::Error>
+where
+    C: Connection,
+    for<'c> &'c mut C: Executor<'c, Database = C::Database>,
+{
+    let mut connection = C::connect(url).await?;
+    connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await?;
+    connection.close().await
+}
+
+/// Whether the server at `url` answers a statement.
+pub(super) fn answers<C>(url: &str) -> Result<(), String>
+where
+    C: Connection,
+    for<'c> &'c mut C: Executor<'c, Database = C::Database>,
+{
+    let patience = std::time::Duration::from_secs(5);
+    block_on(async {
+        let answer = tokio::time::timeout(patience, run::<C>(url, "select 1".to_owned())).await;
+        answer.map_err(|_| "silence".to_owned())?.map_err(|e| e.to_string())
+    })
+}
+
+/// The URL, with another address in it.
+pub(super) fn through(url: &str, address: SocketAddr) -> String {
+    let Url { head, database, query, .. } = Url::of(url);
+    format!("{head}{address}/{database}{query}")
+}
+
+/// `scheme://user:password@`, `host:port`, `database` and `?query`.
+struct Url<'a> {
+    head: &'a str,
+    address: &'a str,
+    database: &'a str,
+    query: &'a str,
+}
+
+impl<'a> Url<'a> {
+    fn of(url: &'a str) -> Self {
+        let (url, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+        let authority = url.find("://").map_or(0, |at| at + 3);
+        let end = url[authority..].find('/').map_or(url.len(), |at| authority + at);
+        let host = url[..end].rfind('@').map_or(authority, |at| at + 1);
+        Self { head: &url[..host], address: &url[host..end], database: url[end..].trim_start_matches('/'), query }
+    }
+
+    fn database(&self, name: &str) -> String {
+        let Self { head, address, query, .. } = self;
+        format!("{head}{address}/{name}{query}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_databases_in_urls_are_replaced() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 7));
+        for (url, by_way, other) in [
+            ("mysql://h", "mysql://127.0.0.1:7/", "mysql://h/o"),
+            ("postgres://u:p@h:1/d", "postgres://u:p@127.0.0.1:7/d", "postgres://u:p@h:1/o"),
+            ("postgres://u@h/d?a=b@c/d", "postgres://u@127.0.0.1:7/d?a=b@c/d", "postgres://u@h/o?a=b@c/d"),
+        ] {
+            assert_eq!(through(url, address), by_way);
+            assert_eq!(Url::of(url).database("o"), other);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! PostgreSQL.
+
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+
+use rustix::process::Signal;
+use sqlx::PgConnection;
+
+use super::database::{Database, answers};
+use super::process::{Process, folder, prepare};
+use super::{Port, component};
+use crate::store::Server;
+
+/// A version of PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostgresVersion {
+    /// 15.
+    V15,
+    /// 18.
+    V18,
+}
+
+impl PostgresVersion {
+    /// All that there are.
+    pub const ALL: [Self; 2] = [Self::V15, Self::V18];
+
+    const fn component(self) -> &'static str {
+        match self {
+            Self::V15 => "pg15",
+            Self::V18 => "pg18",
+        }
+    }
+}
+
+/// A PostgreSQL server.
+#[derive(Debug)]
+pub struct Postgres {
+    url: String,
+    /// That of a server of ours.
+    ours: Option<(Port, Process)>,
+}
+
+impl Postgres {
+    /// The server that the tests of this program share: the one at `ANARCHON_TEST_POSTGRES_URL`, whatever its version, or
+    /// else one of ours.
+    #[must_use]
+    pub fn shared(version: PostgresVersion) -> Option<&'static Self> {
+        static GIVEN: OnceLock<Option<Postgres>> = OnceLock::new();
+        let given = || std::env::var("ANARCHON_TEST_POSTGRES_URL").ok().map(|url| Self { url, ours: None });
+        GIVEN.get_or_init(given).as_ref().or_else(|| Self::shared_of_ours(version))
+    }
+
+    /// The server of ours that the tests of this program share.
+    pub(super) fn shared_of_ours(version: PostgresVersion) -> Option<&'static Self> {
+        static V15: OnceLock<Option<Postgres>> = OnceLock::new();
+        static V18: OnceLock<Option<Postgres>> = OnceLock::new();
+        let shared = match version {
+            PostgresVersion::V15 => &V15,
+            PostgresVersion::V18 => &V18,
+        };
+        shared.get_or_init(|| Self::own(version)).as_ref()
+    }
+
+    /// A new server, which goes when this does.
+    ///
+    /// # Panics
+    /// When it does not start, or is not there and `CI` is set.
+    #[must_use]
+    pub fn own(version: PostgresVersion) -> Option<Self> {
+        let name = version.component();
+        let programs = component(name)?;
+        let (folder, port) = (folder(name), Port::reserve());
+        let data = folder.path().join("data");
+        let args = ["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "-D"];
+        prepare(&folder, &programs.join("initdb"), args.iter().map(AsRef::as_ref).chain([data.as_os_str()]));
+        let number = port.number;
+        let mut process = Process::new(name, folder, &programs.join("postgres"), Signal::INT, Signal::QUIT);
+        // Its own segments of shared memory would outlive a kill: files in its folder do not.
+        for setting in [
+            "listen_addresses=127.0.0.1",
+            &format!("port={number}"),
+            "unix_socket_directories=",
+            "dynamic_shared_memory_type=mmap",
+            "max_connections=200",
+            "shared_buffers=32MB",
+        ] {
+            process = process.arg("-c").arg(setting);
+        }
+        let process = process.arg("-D").arg(data);
+        let url = format!("postgres://postgres@127.0.0.1:{number}/postgres");
+        let mut server = Self { url, ours: Some((port, process)) };
+        server.start();
+        Some(server)
+    }
+
+    /// The URL of its first database.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Creates a database.
+    ///
+    /// # Panics
+    /// When it cannot.
+    #[must_use]
+    pub fn database(&self) -> Database {
+        Database::create::<PgConnection>(&self.url, self.ours.is_none())
+    }
+
+    /// Where it listens.
+    ///
+    /// # Panics
+    /// When it is not a server of ours.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.ours.as_ref().expect("a server of ours").0.address()
+    }
+
+    /// Its process, while it is running.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.ours.as_ref()?.1.pid()
+    }
+
+    fn process(&mut self) -> &mut Process {
+        &mut self.ours.as_mut().expect("a server of ours").1
+    }
+}
+
+impl Server for Postgres {
+    fn start(&mut self) {
+        let url = self.url.clone();
+        self.process().start(|| answers::<PgConnection>(&url));
+    }
+
+    fn kill(&mut self) {
+        self.process().kill();
+    }
+
+    fn freeze(&mut self) {
+        self.process().freeze();
+    }
+
+    fn thaw(&mut self) {
+        self.process().thaw();
+    }
+
+    fn stop(&mut self) {
+        self.process().stop();
+    }
+}
