@@ -1,5 +1,6 @@
 //! The conformance suite on SQLite: the backend on a file, and on the way that servers without sessions of ours go.
 #![cfg(all(feature = "testing", feature = "sqlite"))]
+#![allow(clippy::expect_used, reason = "a test without its directory cannot go on")]
 
 use std::path::PathBuf;
 

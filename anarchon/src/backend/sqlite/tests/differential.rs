@@ -18,6 +18,8 @@ use crate::slot::{InstanceId, JobName, Slot, Token};
 
 const GRID: i64 = 10_000;
 
+type Many<T> = Vec<Result<T, BackendError>>;
+
 /// Answers that must all occur, or the play has missed a rule.
 const ANSWERS: &[&str] = &[
     "Won {",
@@ -374,12 +376,8 @@ impl Play {
         self.equal(&"active", both);
     }
 
-    fn all_equal<T: PartialEq + Debug, Q: Debug>(
-        &mut self,
-        asked: &[Q],
-        (memory, sqlite): (Vec<Result<T, BackendError>>, Vec<Result<T, BackendError>>),
-    ) {
-        let all = |answers: Vec<Result<T, BackendError>>| answers.into_iter().collect::<Result<Vec<T>, _>>();
+    fn all_equal<T: PartialEq + Debug, Q: Debug>(&mut self, asked: &[Q], (memory, sqlite): (Many<T>, Many<T>)) {
+        let all = |answers: Many<T>| answers.into_iter().collect::<Result<Vec<T>, _>>();
         self.equal(&asked, (all(memory), all(sqlite)));
     }
 
