@@ -60,8 +60,16 @@ impl Runs {
     }
 
     fn insert(&mut self, run: StoredRun) {
-        let (Ok(at) | Err(at)) = self.find(&run.key);
-        self.all.insert(at, run);
+        let at = match self.find(&run.key) {
+            Ok(at) => {
+                self.all[at] = run;
+                at
+            }
+            Err(at) => {
+                self.all.insert(at, run);
+                at
+            }
+        };
         self.settled = self.settled.min(at);
         self.settled += self.all[self.settled..].iter().take_while(|run| !run.unfinished()).count();
     }
