@@ -40,7 +40,7 @@ pub const DEFAULT_TABLE: &str = "anarchon_runs";
 struct Sql<'a, D> {
     tables: &'a Tables,
     dialect: &'a D,
-    /// Whether the [stage](stage) is a temporary table.
+    /// Whether the [stage] is a temporary table.
     apart: bool,
 }
 

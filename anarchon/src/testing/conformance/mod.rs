@@ -119,7 +119,7 @@ where
 }
 
 /// Makes one test per rule for a backend with leases: a name for the module, and what makes a
-/// [`Fixture`](crate::testing::conformance::Fixture). See [`testing::conformance`](crate::testing::conformance).
+/// [`Fixture`]. See [`testing::conformance`](crate::testing::conformance).
 #[macro_export]
 macro_rules! lease_conformance {
     ($(#[$attribute:meta])* $store:ident, $fixture:expr $(,)?) => {
@@ -306,7 +306,7 @@ macro_rules! lease_conformance {
 }
 
 /// Makes one test per rule for a backend that only claims: a name for the module, and what makes a
-/// [`Fixture`](crate::testing::conformance::Fixture). See [`testing::conformance`](crate::testing::conformance).
+/// [`Fixture`]. See [`testing::conformance`](crate::testing::conformance).
 #[macro_export]
 macro_rules! claim_conformance {
     ($(#[$attribute:meta])* $store:ident, $fixture:expr $(,)?) => {
