@@ -35,7 +35,7 @@ const TURNS: usize = 16;
 ///     .await?;
 /// scheduler.every("tick", "1h", async || {}).add().await?;
 ///
-/// clock.advance(Duration::from_secs(24 * 3600)).await;
+/// clock.advance(Duration::from_secs(24 * 3600 + 1)).await;
 /// assert_eq!(scheduler.history("tick", 100).await?.len(), 24);
 /// # Ok(()) }
 /// ```

@@ -9,7 +9,7 @@ use super::{every_second, hourly, in_good_time};
 /// of the job within a while after that.
 fn all_down_when_due(lab: &Lab, more: &str) -> (i64, Vec<tests::Line>) {
     let options = NodeOptions::default();
-    let (jobs, slot) = hourly("nightly", 2500, "none", more);
+    let (jobs, slot) = hourly("nightly", 8000, "none", more);
     lab.start("before", &jobs, &options).stop();
     in_good_time(slot);
     lab.wait_until_ms(slot + 1200);

@@ -30,7 +30,7 @@ fn a_handler_that_panics_is_recorded_and_the_next_slot_runs() {
 fn a_failed_attempt_is_started_again_on_another_instance() {
     let lab = Lab::sqlite();
     let options = NodeOptions::default();
-    let (fails, slot) = hourly("export", 2500, "fail", "retry_failed = \"2s\"");
+    let (fails, slot) = hourly("export", 8000, "fail", "retry_failed = \"2s\"");
     let mut one = lab.start("a", &fails, &options);
     in_good_time(slot);
     let first = lab.wait_start("export", 1);
@@ -54,7 +54,7 @@ fn a_failed_attempt_is_started_again_on_another_instance() {
 #[test]
 fn a_job_that_always_fails_is_started_as_often_as_max_attempts_says() {
     let lab = Lab::sqlite();
-    let (jobs, slot) = hourly("export", 2500, "fail", "retry_failed = \"200ms\"\nmax_attempts = 3");
+    let (jobs, slot) = hourly("export", 8000, "fail", "retry_failed = \"200ms\"\nmax_attempts = 3");
     let mut nodes = lab.start_all(["a", "b", "c"], &jobs, &NodeOptions::default());
     in_good_time(slot);
     let last = lab.wait_start("export", 3);
