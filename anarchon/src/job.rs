@@ -1,5 +1,6 @@
 //! A job: its name, schedule, options and handler, checked against the scheduler's defaults and the store.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -164,10 +165,18 @@ impl From<&JobEntry> for JobSpec {
 pub(crate) struct Job {
     pub(crate) name: JobName,
     pub(crate) schedule: Schedule,
-    pub(crate) identity: Arc<str>,
     pub(crate) handler: BoxHandler,
     pub(crate) data: Option<DataValue>,
     pub(crate) place: Place,
+    /// Read through the job itself; see [`Terms`].
+    terms: Arc<Terms>,
+}
+
+/// What is alike in many jobs, as in those of a service's tenants: kept once, which matters to a hundred thousand.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Terms {
+    pub(crate) identity: Arc<str>,
+    pub(crate) fingerprint: Arc<str>,
     pub(crate) max_late: Duration,
     pub(crate) timeout: Option<Duration>,
     pub(crate) retention: Retention,
@@ -181,7 +190,23 @@ pub(crate) struct Job {
     leases: bool,
 }
 
+impl Deref for Job {
+    type Target = Terms;
+
+    fn deref(&self) -> &Terms {
+        &self.terms
+    }
+}
+
 impl Job {
+    /// Keeps the terms that the job before had, if they are alike; else says what the next one may share.
+    pub(crate) fn share_terms(&mut self, before: &mut Option<Arc<Terms>>) {
+        match before {
+            Some(terms) if *terms == self.terms => self.terms = Arc::clone(terms),
+            _ => *before = Some(Arc::clone(&self.terms)),
+        }
+    }
+
     /// Checks a job against the scheduler's defaults, its state, and what the store can honour.
     pub(crate) fn new(
         spec: JobSpec,
@@ -212,11 +237,9 @@ impl Job {
         if options.history_ttl.or(defaults.history_ttl).is_some_and(|t| t.is_zero()) {
             return Err(bad("history_ttl", "must be longer than zero"));
         }
-        let job = Self {
+        let terms = Terms {
             identity: schedule.identity().into(),
-            handler,
-            data,
-            place,
+            fingerprint: schedule.fingerprint().into(),
             max_late: options.max_late.or(defaults.max_late).unwrap_or(MAX_LATE),
             timeout: options.timeout.or(defaults.timeout),
             retention: Retention::new(
@@ -231,9 +254,8 @@ impl Job {
             catch_up: if store.leases() { options.catch_up } else { Some(Duration::ZERO) },
             takeover_within: options.takeover_within,
             leases: store.leases(),
-            schedule,
-            name,
         };
+        let job = Self { name, schedule, handler, data, place, terms: Arc::new(terms) };
         job.check_jitter()?;
         job.check_store(&options, store)?;
         job.check_needs(state)?;

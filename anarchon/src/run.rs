@@ -582,7 +582,7 @@ pub struct Registration {
     /// Its schedule identity.
     pub identity: Arc<str>,
     /// Schedule identity and tzdata version; instances that disagree are warned.
-    pub fingerprint: String,
+    pub fingerprint: Arc<str>,
     /// Who registers.
     pub instance: InstanceId,
     /// How much history to keep.
@@ -591,7 +591,13 @@ pub struct Registration {
 
 impl Registration {
     /// Registers `job` with one schedule identity.
-    pub fn new(job: JobName, identity: impl Into<Arc<str>>, fingerprint: String, instance: InstanceId) -> Self {
+    pub fn new(
+        job: JobName,
+        identity: impl Into<Arc<str>>,
+        fingerprint: impl Into<Arc<str>>,
+        instance: InstanceId,
+    ) -> Self {
+        let fingerprint = fingerprint.into();
         let identity = identity.into();
         Self { job, identity, fingerprint, instance, retention: Retention::default() }
     }

@@ -17,13 +17,14 @@ use crate::run::{ClaimKind, Registered, Registration, Timed};
 use crate::slot::{JobName, Slot};
 
 impl Engine {
-    pub(super) fn add(&mut self, job: Job, reply: oneshot::Sender<Result<()>>) {
+    pub(super) fn add(&mut self, mut job: Job, reply: oneshot::Sender<Result<()>>) {
         let known = self.jobs.find(job.name.as_str()).and_then(|id| self.jobs.get(id)).map(|s| s.job.place);
         let waiting = self.adding.iter().find(|a| a.job.name == job.name).map(|a| a.job.place);
         if let Some(first) = known.or(waiting) {
             let _ = reply.send(Err(Error::DuplicateJob { second: job.place, job: job.name, first }));
             return;
         }
+        job.share_terms(&mut self.terms);
         self.adding.push_back(Adding { job: Box::new(job), reply, alone: false });
         self.register_next();
     }
@@ -121,7 +122,7 @@ impl Engine {
     /// Warns, once for each, of instances that compute other slots for a job.
     pub(super) fn compare_fingerprints(&mut self, name: &JobName, registered: &Registered) {
         let Some(state) = self.jobs.find(name.as_str()).and_then(|id| self.jobs.get(id)) else { return };
-        let ours = state.job.schedule.fingerprint();
+        let ours = Arc::clone(&state.job.fingerprint);
         for (instance, theirs) in &registered.others {
             self.mismatch(name, &ours, theirs, instance);
         }

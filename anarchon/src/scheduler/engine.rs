@@ -29,7 +29,7 @@ use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind, Error, Result};
 use crate::event::Event;
 use crate::extract::StateMap;
-use crate::job::Job;
+use crate::job::{Job, Terms};
 use crate::run::{
     ActiveRun, BeatOutcome, ClaimOutcome, FinishOutcome, ManualOutcome, Pause, Record, Registered, Registration,
     ReleaseOutcome, RunKey, Timed, Trim,
@@ -228,6 +228,8 @@ pub(super) struct Engine {
     pub(super) due: DueSlots,
     pub(super) timers: Timers,
     pub(super) jobs: Jobs,
+    /// What the next job may share with the one before.
+    pub(super) terms: Option<Arc<Terms>>,
     pub(super) adding: VecDeque<Adding>,
     /// The jobs of the registration under way; `false` once one was removed meanwhile.
     pub(super) registering: Option<HashMap<JobName, bool>>,
@@ -298,6 +300,7 @@ impl Engine {
             due: DueSlots::default(),
             timers: Timers::default(),
             jobs: Jobs::default(),
+            terms: None,
             adding: VecDeque::new(),
             registering: None,
             next_id: 0,
@@ -653,7 +656,7 @@ impl Engine {
             ..Registration::new(
                 job.name.clone(),
                 Arc::clone(&job.identity),
-                job.schedule.fingerprint(),
+                Arc::clone(&job.fingerprint),
                 self.instance.clone(),
             )
         }

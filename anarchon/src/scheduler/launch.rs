@@ -143,7 +143,7 @@ pub(super) async fn launch(parts: Parts, placement: Placement) -> Result<Handle>
 }
 
 async fn begin(parts: Parts, inputs: mpsc::UnboundedSender<Input>, events: broadcast::Sender<Event>) -> Result<Engine> {
-    let Parts { store, state, settings, instance, clock, random, handlers, jobs, .. } = parts;
+    let Parts { store, state, settings, instance, clock, random, handlers, mut jobs, .. } = parts;
     let info = in_time(&*clock, &*store, CONNECT, store.connect()).await?;
     tracing::info!(
         backend = store.name(), server = %info.server, %instance, jobs = jobs.len(), "anarchon starts"
@@ -174,6 +174,7 @@ async fn begin(parts: Parts, inputs: mpsc::UnboundedSender<Input>, events: broad
         store_clock,
     };
     let mut engine = Engine::new(beginning);
+    jobs.iter_mut().for_each(|job| job.share_terms(&mut engine.terms));
     let registrations: Vec<Registration> = jobs.iter().map(|job| engine.registration(job)).collect();
     let mut floors: Vec<Registered> = Vec::with_capacity(jobs.len());
     for some in registrations.chunks(REGISTER_AT_ONCE) {

@@ -26,7 +26,7 @@ struct Schedule {
 
 #[derive(Clone, Debug)]
 struct Registrant {
-    fingerprint: String,
+    fingerprint: Arc<str>,
     instance: InstanceId,
     at: i64,
 }
@@ -121,7 +121,7 @@ impl JobState {
             if let Some(by) = &schedule.registered {
                 let differs = by.fingerprint != registration.fingerprint && by.instance != registration.instance;
                 if differs && now.saturating_sub(by.at) < DAY_MS {
-                    registered.others.push((by.instance.to_string(), by.fingerprint.clone()));
+                    registered.others.push((by.instance.to_string(), by.fingerprint.to_string()));
                 }
             }
             if *identity == registration.identity {

@@ -254,7 +254,7 @@ pub(super) fn registered(rows: &[Row], registrations: &[Registration]) -> Read<(
             };
             let lock = rows.iter().find(|r| r.text(1).is_ok_and(str::is_empty)).ok_or_else(missing)?;
             let recent = lock.int(2)?.saturating_sub(row.opt_int(touched)?.unwrap_or(i64::MIN)) < DAY_MS;
-            if recent && fingerprint != registration.fingerprint && instance != registration.instance.as_str() {
+            if recent && fingerprint != &*registration.fingerprint && instance != registration.instance.as_str() {
                 others.push((ident, instance.to_owned(), fingerprint.to_owned()));
             }
         }

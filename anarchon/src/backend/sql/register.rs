@@ -27,7 +27,7 @@ impl<D: SqlDialect> Sql<'_, D> {
             rows.extend([
                 r.job.as_str().into(),
                 super::ident(&r.identity).into(),
-                r.fingerprint.as_str().into(),
+                (&*r.fingerprint).into(),
                 r.instance.as_str().into(),
             ]);
         }

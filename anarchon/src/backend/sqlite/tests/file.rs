@@ -454,7 +454,7 @@ async fn a_forgotten_job_goes_with_all_that_is_left_of_it() {
         }
     }
     set_clock(&backend, 9_000_000).await;
-    let registration = Registration::new(job("new"), "every 1s", "every 1s".into(), instance("one"));
+    let registration = Registration::new(job("new"), "every 1s", "every 1s", instance("one"));
     backend.register(&[registration], Duration::from_secs(3_600)).await.unwrap();
     for (table, left) in [("anarchon_runs", 0), ("anarchon_runs_attempts", 0), ("anarchon_runs_jobs", 2)] {
         let count = Statement::new(format!("SELECT count(*) FROM {table}"), Vec::new());
