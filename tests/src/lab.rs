@@ -44,6 +44,8 @@ impl Lab {
     /// A lab on a store; the directory goes when the lab goes.
     #[must_use]
     pub fn on(store: Store, directory: TempDir) -> Self {
+        // Built before any test looks at the clock.
+        let _ = crate::example("node");
         let log = RefCell::new(LogReader::new(&directory.path().join("log.jsonl")));
         let (store, deaths, spawned) = (RefCell::new(store), Arc::default(), Cell::new(0));
         Self { store, log, deaths, spawned, directory }
