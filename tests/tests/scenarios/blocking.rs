@@ -5,8 +5,7 @@ use tests::{Lab, NodeOptions};
 
 use super::every_second;
 
-fn a_blocking_handler_keeps_its_lease(options: &NodeOptions) {
-    let lab = Lab::sqlite();
+fn a_blocking_handler_keeps_its_lease(lab: &Lab, options: &NodeOptions) {
     let jobs = every_second("busy", "block 7s", "");
     let _blocked = lab.start("a", &jobs, options);
     let first = lab.wait_start("busy", 1);
@@ -22,19 +21,15 @@ fn a_blocking_handler_keeps_its_lease(options: &NodeOptions) {
     assert!(!lab.lines().iter().any(|line| line.event == "lost"));
 }
 
-#[test]
-fn a_handler_that_blocks_the_only_worker_thread_keeps_its_lease() {
-    a_blocking_handler_keeps_its_lease(&NodeOptions::default().set("--worker-threads", "1"));
+pub(crate) fn a_handler_that_blocks_the_only_worker_thread_keeps_its_lease(lab: &Lab) {
+    a_blocking_handler_keeps_its_lease(lab, &NodeOptions::default().set("--worker-threads", "1"));
 }
 
-#[test]
-fn a_handler_that_blocks_a_single_threaded_runtime_keeps_its_lease() {
-    a_blocking_handler_keeps_its_lease(&NodeOptions::default().flag("--current-thread"));
+pub(crate) fn a_handler_that_blocks_a_single_threaded_runtime_keeps_its_lease(lab: &Lab) {
+    a_blocking_handler_keeps_its_lease(lab, &NodeOptions::default().flag("--current-thread"));
 }
 
-#[test]
-fn an_instance_whose_runtime_is_blocked_leaves_other_slots_to_the_others() {
-    let lab = Lab::sqlite();
+pub(crate) fn an_instance_whose_runtime_is_blocked_leaves_other_slots_to_the_others(lab: &Lab) {
     let tick = every_second("tick", "none", "");
     // Not in the same moment: a slot that was won an instant before the thread was blocked would have to wait for it.
     let both = format!("{tick}{}", every_second("busy", "block 6s", "offset = \"500ms\""));

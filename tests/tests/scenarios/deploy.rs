@@ -5,9 +5,7 @@ use tests::{Lab, NodeOptions, wall_ms};
 
 use super::every_second;
 
-#[test]
-fn a_rolling_deploy_loses_no_slot_and_runs_none_twice() {
-    let lab = Lab::sqlite();
+pub(crate) fn a_rolling_deploy_loses_no_slot_and_runs_none_twice(lab: &Lab) {
     let options = NodeOptions::default();
     let jobs = every_second("tick", "sleep 50ms", "");
     let mut nodes = lab.start_all(["a1", "b1", "c1"], &jobs, &options);
@@ -28,9 +26,7 @@ fn a_rolling_deploy_loses_no_slot_and_runs_none_twice() {
     each_ended_once(&attempts, "tick", &owed);
 }
 
-#[test]
-fn two_versions_with_different_intervals_run_the_slots_of_both_and_shared_ones_once() {
-    let lab = Lab::sqlite();
+pub(crate) fn two_versions_with_different_intervals_run_the_slots_of_both_and_shared_ones_once(lab: &Lab) {
     let options = NodeOptions::default();
     let job =
         |every: &str| format!("[[job]]\nname = \"sync\"\nevery = \"{every}\"\nwork = \"none\"\noverlap = \"allow\"\n");
@@ -51,9 +47,7 @@ fn two_versions_with_different_intervals_run_the_slots_of_both_and_shared_ones_o
     assert!(warned.instance.starts_with("new"), "{warned:?}");
 }
 
-#[test]
-fn an_instance_that_does_not_know_a_job_leaves_its_runs_alone() {
-    let lab = Lab::sqlite();
+pub(crate) fn an_instance_that_does_not_know_a_job_leaves_its_runs_alone(lab: &Lab) {
     let options = NodeOptions::default();
     let known = every_second("known", "none", "");
     let both = format!("{known}{}", every_second("new", "sleep 60s", ""));

@@ -8,9 +8,7 @@ use tests::{Lab, Line, NodeOptions, wall_ms};
 
 use super::every_second;
 
-#[test]
-fn three_processes_run_each_of_thirty_slots_once() {
-    let lab = Lab::sqlite();
+pub(crate) fn three_processes_run_each_of_thirty_slots_once(lab: &Lab) {
     let mut nodes = lab.start_all(["a", "b", "c"], &every_second("tick", "sleep 100ms", ""), &NodeOptions::default());
     let from = wall_ms();
     let owed = grid(1000, from, from + 30_000);
@@ -37,9 +35,7 @@ fn three_processes_run_each_of_thirty_slots_once() {
     }
 }
 
-#[test]
-fn a_cron_line_with_seconds_and_a_zone_runs_on_all_processes_as_on_one() {
-    let lab = Lab::sqlite();
+pub(crate) fn a_cron_line_with_seconds_and_a_zone_runs_on_all_processes_as_on_one(lab: &Lab) {
     let jobs = "[[job]]\nname = \"even\"\ncron = \"*/2 * * * * *\"\ntimezone = \"Europe/Paris\"\nwork = \"none\"\n";
     let nodes = lab.start_all(["a", "b"], jobs, &NodeOptions::default());
     let from = wall_ms();
