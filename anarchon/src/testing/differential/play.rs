@@ -191,7 +191,7 @@ impl<B: HandClocked> Play<B> {
         let endings = [
             Ending::Done,
             Ending::Failed("no".into()),
-            Ending::Failed("it's \"bad\"\u{0}?".into()),
+            Ending::Failed("it's \"bad\"?".into()),
             Ending::TimedOut("5 s".into()),
         ];
         let ending = self.random.pick(&endings);
