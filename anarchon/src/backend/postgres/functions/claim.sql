@@ -10,7 +10,7 @@ CREATE FUNCTION @name@(
 ) @plpgsql@ AS $body$
 DECLARE
   j record;       -- the job's row, as it was when it was locked
-  r record;       -- the run of the slot
+  own record;     -- the run of the slot
   x record;
   has_run boolean;
   is_live boolean;
@@ -62,7 +62,7 @@ BEGIN
         EXIT;
       END IF;
       IF x.id = '' AND x.slot = p_slot THEN
-        r := x;
+        own := x;
         has_run := true;
       ELSIF x.status = 'waiting' THEN
         waits := true;
@@ -84,25 +84,25 @@ BEGIN
     closed := NULL;
   END LOOP;
   IF NOT has_run THEN
-    SELECT q.*, false AS closes INTO r FROM @runs@ q WHERE q.slot = p_slot AND q.job = p_job AND q.id = '';
+    SELECT q.*, false AS closes INTO own FROM @runs@ q WHERE q.slot = p_slot AND q.job = p_job AND q.id = '';
     has_run := FOUND;
   END IF;
 
   IF p_slot > o_now THEN
     o_did := 'early';
   ELSIF has_run THEN
-    IF r.token IS NOT DISTINCT FROM p_token THEN
-      o_did := CASE WHEN p_skip = 1 AND r.until_ms <= o_now AND live THEN 'overlap' ELSE 'again' END;
+    IF own.token IS NOT DISTINCT FROM p_token THEN
+      o_did := CASE WHEN p_skip = 1 AND own.until_ms <= o_now AND live THEN 'overlap' ELSE 'again' END;
     ELSE
-      IF r.open_job IS NULL OR r.failures + r.releases > 0 THEN
+      IF own.open_job IS NULL OR own.failures + own.releases > 0 THEN
         SELECT a.status INTO o_ended FROM @attempts@ a
         WHERE a.job = p_job AND a.id = '' AND a.slot = p_slot AND a.token = p_token;
       END IF;
       o_did := CASE
         WHEN o_ended IS NOT NULL THEN 'ended'
-        WHEN r.open_job IS NULL THEN 'done'
-        WHEN r.until_ms > o_now THEN 'running'
-        WHEN r.closes THEN 'locked'
+        WHEN own.open_job IS NULL THEN 'done'
+        WHEN own.until_ms > o_now THEN 'running'
+        WHEN own.closes THEN 'locked'
         WHEN j.paused_at IS NOT NULL THEN 'paused'
         WHEN p_skip = 1 AND live THEN 'overlap'
         ELSE 'take' END;
@@ -123,7 +123,7 @@ BEGIN
 
   IF o_did IN ('again', 'take') THEN
     PERFORM 1 FROM @runs@ q WHERE q.slot = p_slot AND q.job = p_job AND q.id = ''
-      AND q.token IS NOT DISTINCT FROM r.token AND q.status = r.status FOR UPDATE SKIP LOCKED;
+      AND q.token IS NOT DISTINCT FROM own.token AND q.status = own.status FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
       o_did := 'locked';
     END IF;
@@ -151,18 +151,18 @@ BEGIN
       WHERE q.slot = w.slot AND q.job = p_job AND q.id = w.id;
     END IF;
   ELSIF o_did = 'take' THEN
-    IF r.token IS NOT NULL THEN
+    IF own.token IS NOT NULL THEN
       INSERT INTO @attempts@ (@open_attempt@, status, ended_at)
       SELECT @r.open_attempt@, 'lost', o_now FROM @runs@ r WHERE r.slot = p_slot AND r.job = p_job AND r.id = '';
     END IF;
-    o_attempt := r.attempt + 1;
-    o_max := r.max_attempts;
-    o_reason := CASE WHEN r.status = 'waiting' THEN 'retry' WHEN r.token IS NULL THEN 'hand-over'
+    o_attempt := own.attempt + 1;
+    o_max := own.max_attempts;
+    o_reason := CASE WHEN own.status = 'waiting' THEN 'retry' WHEN own.token IS NULL THEN 'hand-over'
       ELSE 'takeover' END;
     UPDATE @runs@ q SET status = 'running', attempt = o_attempt, token = p_token, last_token = p_token,
       fence = o_fence, reason = o_reason, instance_id = p_instance, claimed_at = o_now, until_ms = o_until,
-      failures = q.failures + CASE WHEN r.token IS NULL THEN 0 ELSE 1 END,
-      last_ended = CASE WHEN r.token IS NULL THEN q.last_ended ELSE 'lost' END
+      failures = q.failures + CASE WHEN own.token IS NULL THEN 0 ELSE 1 END,
+      last_ended = CASE WHEN own.token IS NULL THEN q.last_ended ELSE 'lost' END
     WHERE q.slot = p_slot AND q.job = p_job AND q.id = '';
   ELSIF o_did = 'again' THEN
     UPDATE @runs@ q SET until_ms = greatest(q.until_ms, o_now + p_lease)
@@ -187,7 +187,7 @@ BEGIN
     VALUES (p_job, '@skip@', coalesce(since, p_slot), '', 0, 0, o_reason, p_instance, o_now, 'skipped', p_slot, 1)
     ON CONFLICT (job, id, slot, token) DO UPDATE SET last_slot = excluded.last_slot, skip_count = s.skip_count + 1;
   ELSIF has_run THEN
-    o_status := r.status;
-    o_until := r.until_ms;
+    o_status := own.status;
+    o_until := own.until_ms;
   END IF;
 END $body$

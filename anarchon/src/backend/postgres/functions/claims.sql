@@ -40,10 +40,10 @@ BEGIN
             OR EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = c.job AND (o.slot <> c.slot OR o.id <> ''))
             THEN 'apart'
           WHEN r.job IS NOT NULL THEN CASE
+            WHEN r.open_job IS NOT NULL AND (r.until_ms <= now_ms OR r.token = c.token) THEN 'apart'
             WHEN a.status IS NOT NULL THEN 'ended'
             WHEN r.open_job IS NULL THEN 'done'
-            WHEN r.until_ms > now_ms AND r.token IS DISTINCT FROM c.token THEN 'running'
-            ELSE 'apart' END
+            ELSE 'running' END
           WHEN c.kind <> 'takeover' AND l.paused_at IS NULL AND c.slot > coalesce(l.trim_mark, c.slot - 1)
             AND c.slot > coalesce(f.floor, c.floor) AND c.slot >= now_ms - c.max_late
             AND coalesce((SELECT s.last_slot FROM @attempts@ s WHERE s.job = c.job AND s.id = '@skip@'
