@@ -72,8 +72,18 @@ static SQLITE: Driver = Driver {
     open: |url| Ok(leases(crate::backend::SqliteBackend::new(url))),
 };
 
+#[cfg(feature = "postgres")]
+#[allow(unsafe_code)]
+#[linkme::distributed_slice(DRIVERS)]
+static POSTGRES: Driver = Driver {
+    schemes: &["postgres", "postgresql"],
+    feature: Some("postgres"),
+    open: |url| Ok(leases(crate::backend::PostgresBackend::new(url))),
+};
+
 /// Schemes that come with a feature, for the hint when it is off.
-const KNOWN: &[(&str, &str)] = &[("sqlite", "sqlite"), ("file", "sqlite")];
+const KNOWN: &[(&str, &str)] =
+    &[("sqlite", "sqlite"), ("file", "sqlite"), ("postgres", "postgres"), ("postgresql", "postgres")];
 
 pub(crate) fn open(url: &str) -> Result<Arc<dyn DynStore>, Error> {
     let Some((scheme, _)) = url.split_once(':') else {

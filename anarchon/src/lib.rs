@@ -57,6 +57,7 @@
 //!
 //! | store | feature | leases | for |
 //! |---|---|---|---|
+//! | `PostgresBackend` | `postgres` | yes | services that have a PostgreSQL, also behind a pooler |
 //! | `SqliteBackend` | `sqlite` (default) | yes | processes on one machine |
 //! | [`MemoryBackend`] | | yes | tests |
 //! | [`ClaimOnlyMemoryBackend`] | | no | tests |
@@ -70,6 +71,7 @@
 //! | feature | default | what |
 //! |---|---|---|
 //! | `sqlite` | yes | `SqliteBackend` |
+//! | `postgres` | no | `PostgresBackend`; encrypted connections need a TLS feature of sqlx as well |
 //! | `testing` | no | `testing`: the conformance suite for backends, a manual clock, a store that fails on demand |
 //!
 //! The oldest supported Rust is the `rust-version` of the manifest; raising it is a minor release.
@@ -100,6 +102,8 @@ pub mod testing;
 
 pub use anarchon_macros::{backend, job, main};
 pub use anarchon_schedule::{Dialect, ParseError, Schedule, interval};
+#[cfg(feature = "postgres")]
+pub use backend::PostgresBackend;
 #[cfg(feature = "sqlite")]
 pub use backend::SqliteBackend;
 pub use backend::{

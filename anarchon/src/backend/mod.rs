@@ -7,6 +7,8 @@ mod any;
 mod erased;
 mod memory;
 mod memory_claim_only;
+#[cfg(feature = "postgres")]
+mod postgres;
 pub mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -20,6 +22,8 @@ pub use any::{AnyBackend, AnyClaimBackend};
 pub use erased::{AnyStrength, DynStore};
 pub use memory::MemoryBackend;
 pub use memory_claim_only::ClaimOnlyMemoryBackend;
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresBackend, PostgresDialect};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteBackend, SqliteDialect};
 

@@ -40,6 +40,14 @@ impl FromEnv for ClaimOnlyMemoryBackend {
     }
 }
 
+#[cfg(feature = "postgres")]
+#[diagnostic::do_not_recommend]
+impl FromEnv for crate::backend::PostgresBackend {
+    fn from_env() -> Result<Self, Error> {
+        Ok(Self::from_env())
+    }
+}
+
 /// The store that `ANARCHON_STORE` names, or `./anarchon.db`.
 #[diagnostic::do_not_recommend]
 impl FromEnv for AnyBackend {

@@ -12,7 +12,7 @@ use super::stage::{EXCLUSIVE, MANUAL, REQUEST};
 use crate::lease::MAX_RELEASES;
 
 /// How often a claim that writes nothing else notes that its job is in use.
-const TOUCH_MS: i64 = 3_600_000;
+pub(in crate::backend) const TOUCH_MS: i64 = 3_600_000;
 
 /// What the values of a statement are, apart from its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

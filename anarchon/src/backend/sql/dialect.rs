@@ -38,8 +38,10 @@ pub enum Verb<'a> {
     /// The closing of manual runs whose lease is over, and the reading of the unfinished runs of these jobs (of all
     /// jobs, when there are none).
     Active(&'a [JobName]),
-    /// The making of the tables.
+    /// The making of the tables, and of whatever else the dialect's statements need.
     Create,
+    /// The reading of the format that the tables are in. No row means that something is missing that `Create` makes.
+    Format,
 }
 
 /// What differs between databases: types, the clock, quoting, the encoding of values, and a few wordings.
@@ -163,19 +165,24 @@ pub trait SqlDialect: Send + Sync + 'static {
     /// A statement as text alone, each `?` replaced by its value's [`literal`](Self::literal), for clients that cannot
     /// bind.
     fn text_of(&self, statement: &Statement) -> String {
-        let mut text = String::with_capacity(statement.sql.len() + 32 * statement.values.len());
-        let mut values = statement.values.iter();
-        for part in statement.sql.split_inclusive('?') {
-            match part.strip_suffix('?') {
-                Some(before) => {
-                    text.push_str(before);
-                    text.push_str(&self.literal(values.next().unwrap_or(&Value::Null)));
-                }
-                None => text.push_str(part),
-            }
-        }
-        text
+        fill(statement, |value| self.literal(value))
     }
+}
+
+/// A statement as text alone, each `?` replaced by its value's literal.
+pub(super) fn fill(statement: &Statement, literal: impl Fn(&Value) -> String) -> String {
+    let mut text = String::with_capacity(statement.sql.len() + 32 * statement.values.len());
+    let mut values = statement.values.iter();
+    for part in statement.sql.split_inclusive('?') {
+        match part.strip_suffix('?') {
+            Some(before) => {
+                text.push_str(before);
+                text.push_str(&literal(values.next().unwrap_or(&Value::Null)));
+            }
+            None => text.push_str(part),
+        }
+    }
+    text
 }
 
 /// A text as hexadecimal digits, two a byte, as the literals of most databases take it.

@@ -11,7 +11,7 @@ use crate::run::{AttemptRecord, AttemptStatus, Record, SkipReason, SkipRecord, S
 use crate::slot::{JobName, Slot, Token};
 
 /// How many attempts' worth of runs one trim of a job removes at most.
-const TRIM_AT_ONCE: i64 = 1000;
+pub(in crate::backend) const TRIM_AT_ONCE: i64 = 1000;
 
 impl<D: SqlDialect> Sql<'_, D> {
     /// Reads the newest attempts and the newest records of skipped slots, `limit` of each.

@@ -8,10 +8,10 @@ use crate::run::{Pause, Registration};
 use crate::slot::JobName;
 
 /// How many forgotten jobs one call removes at most.
-const FORGET_AT_ONCE: usize = 16;
+pub(in crate::backend) const FORGET_AT_ONCE: usize = 16;
 
 /// How often forgotten jobs are looked for at most.
-const SWEEP_EVERY_MS: i64 = 60_000;
+pub(in crate::backend) const SWEEP_EVERY_MS: i64 = 60_000;
 
 impl<D: SqlDialect> Sql<'_, D> {
     /// Registers jobs, each named once; removes forgotten ones; reads all that is known of the registered ones.

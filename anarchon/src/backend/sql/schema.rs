@@ -4,14 +4,15 @@ use super::Sql;
 use super::client::Statement;
 use super::dialect::{Column, SqlDialect};
 use super::stage::{FOUND, REQUEST};
+use super::tables::Tables;
 
 /// The format this release writes.
 pub(super) const FORMAT: i64 = 1;
 /// The newest format this release can work with: one more than it writes, so that a rolling deploy can go up and down.
-pub(super) const NEWEST: i64 = FORMAT + 1;
+pub(in crate::backend) const NEWEST: i64 = FORMAT + 1;
 
 /// The `id` of a record of skipped slots; a slot's run has the empty one, a manual run its token.
-pub(super) const SKIP_ID: &str = "skip";
+pub(in crate::backend) const SKIP_ID: &str = "skip";
 
 /// The runs, each with its latest attempt. By slot first: what falls due together lies together, so a batch of claims
 /// touches few pages.
@@ -69,7 +70,8 @@ const ATTEMPTS: &[(&str, Column, &str)] = &[
 ];
 
 /// The columns of an attempt that its run has while it is open.
-pub(super) const OPEN_ATTEMPT: &str = "job, id, slot, token, attempt, fence, reason, instance_id, claimed_at";
+pub(in crate::backend) const OPEN_ATTEMPT: &str =
+    "job, id, slot, token, attempt, fence, reason, instance_id, claimed_at";
 
 /// The jobs: with an empty `ident` the row whose lock makes claims take turns, otherwise `=` and a schedule identity.
 /// The columns of the [stage](super::stage), named `c_…`, follow: the scratch of the call that has the lock.
@@ -92,6 +94,12 @@ const JOBS: &[(&str, Column, &str)] = &[
 ];
 
 const META: &[(&str, Column, &str)] = &[("k", Column::Key, "NOT NULL"), ("v", Column::Int, "")];
+
+/// The statements that make the four tables, for a dialect whose [`Verb::Create`](super::Verb::Create) makes more than
+/// those. They may run any number of times, and by several instances at once.
+pub fn create_tables<D: SqlDialect>(tables: &Tables, dialect: &D) -> Vec<Statement> {
+    Sql { tables, dialect, apart: false }.create()
+}
 
 impl<D: SqlDialect> Sql<'_, D> {
     /// What makes the tables. It may run any number of times, and by several instances at once.
