@@ -13,8 +13,11 @@ mod claim;
 mod client;
 pub mod clients;
 mod dialect;
+#[cfg(any(feature = "mysql", feature = "libsql"))]
+mod front;
 mod history;
 mod lease;
+mod locks;
 mod many;
 mod register;
 mod schema;
@@ -40,7 +43,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use self::claim::ClaimTexts;
 pub use self::client::{Row, SqlClient, SqlError, Statement, Value};
-pub use self::dialect::{Column, SqlDialect, Verb, hex};
+pub use self::dialect::{Among, Column, SqlDialect, Verb, hex};
+#[cfg(any(feature = "mysql", feature = "libsql"))]
+pub(crate) use self::front::front;
 pub use self::schema::create_tables;
 pub use self::tables::Tables;
 use crate::error::{BackendError, BackendErrorKind};

@@ -108,12 +108,14 @@ impl<D: SqlDialect> Sql<'_, D> {
         let scratch: Vec<_> = [REQUEST, FOUND].concat().into_iter().filter(|(name, _)| *name != "job").collect();
         let scratch: Vec<_> = scratch.into_iter().map(|(name, kind)| (name, kind, "")).collect();
         let mut statements: Vec<String> = vec![
-            self.table(&t.runs, RUNS, "slot, job, id"),
-            self.table(&t.attempts, ATTEMPTS, "job, id, slot, token"),
-            self.table(&t.jobs, &[JOBS, &scratch].concat(), "job, ident"),
-            self.table(&t.meta, META, "k"),
-            self.dialect.open_index(t),
+            self.table(&t.runs, RUNS, "slot, job, id", self.dialect.open_key()),
+            self.table(&t.attempts, ATTEMPTS, "job, id, slot, token", None),
+            self.table(&t.jobs, &[JOBS, &scratch].concat(), "job, ident", None),
+            self.table(&t.meta, META, "k", None),
         ];
+        if self.dialect.open_key().is_none() {
+            statements.push(self.dialect.open_index(t));
+        }
         // Last, so that where a database commits each of these by itself, a format says that the rest is there.
         statements.push(format!(
             "INSERT INTO {} (k, v) VALUES ('format', {FORMAT}) {}",
@@ -123,16 +125,14 @@ impl<D: SqlDialect> Sql<'_, D> {
         statements.into_iter().map(|sql| Statement::new(sql, Vec::new())).collect()
     }
 
-    fn table(&self, name: &str, columns: &[(&str, Column, &str)], key: &str) -> String {
-        let columns: Vec<String> = columns
+    fn table(&self, name: &str, columns: &[(&str, Column, &str)], key: &str, more: Option<&str>) -> String {
+        let mut elements: Vec<String> = columns
             .iter()
             .map(|(column, kind, rest)| format!("{column} {} {rest}", self.dialect.column(*kind)).trim_end().to_owned())
             .collect();
-        format!(
-            "CREATE TABLE IF NOT EXISTS {name} ({}, PRIMARY KEY ({key})) {}",
-            columns.join(", "),
-            self.dialect.table_options()
-        )
+        elements.push(format!("PRIMARY KEY ({key})"));
+        elements.extend(more.map(str::to_owned));
+        format!("CREATE TABLE IF NOT EXISTS {name} ({}) {}", elements.join(", "), self.dialect.table_options())
     }
 
     /// Reads the format.

@@ -1,0 +1,28 @@
+//! The MySQL backend on a real MariaDB, or on the server at `ANARCHON_TEST_MYSQL`, which may be a MySQL.
+
+#![cfg(unix)]
+#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
+
+mod differential;
+
+use anarchon::MySqlBackend;
+use anarchon::testing::conformance::Fixture;
+use tests::servers::{Database, MariaDb};
+
+/// A database of a test's own.
+struct OwnDatabase(Database);
+
+impl Fixture for OwnDatabase {
+    type Backend = MySqlBackend;
+
+    async fn backend(&self) -> MySqlBackend {
+        MySqlBackend::new(self.0.url())
+    }
+}
+
+async fn fixture() -> OwnDatabase {
+    OwnDatabase(MariaDb::shared().expect("a MariaDB").database())
+}
+
+anarchon::lease_conformance!(mariadb, fixture);
+anarchon::history_by_age_conformance!(mariadb_history, fixture);
