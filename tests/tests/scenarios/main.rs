@@ -16,6 +16,7 @@ mod outage;
 mod overlap;
 mod pause;
 mod quickstart;
+mod server;
 mod stop;
 mod stores;
 mod ticks;
@@ -39,7 +40,7 @@ macro_rules! on_each {
     };
 }
 
-on_each!([sqlite] {
+on_each!([libsql, mariadb, pgbouncer, postgres, sqlite] {
     blocking:
         a_handler_that_blocks_the_only_worker_thread_keeps_its_lease,
         a_handler_that_blocks_a_single_threaded_runtime_keeps_its_lease,
@@ -83,6 +84,14 @@ on_each!([sqlite] {
     ticks:
         three_processes_run_each_of_thirty_slots_once,
         a_cron_line_with_seconds_and_a_zone_runs_on_all_processes_as_on_one;
+});
+
+// A test that harms a server has one of its own.
+on_each!([own_libsql, own_mariadb, own_postgres] {
+    server:
+        a_server_that_is_killed_and_restarted_loses_no_slot_and_runs_none_twice,
+        a_runner_whose_server_is_silent_is_cancelled_before_another_can_start,
+        a_server_that_is_restarted_costs_no_run_its_lease;
 });
 
 /// What a busy machine may add to a time that is promised.
