@@ -59,7 +59,8 @@ pub(crate) fn what_a_frozen_runner_still_ends_when_it_wakes_is_refused(lab: &Lab
 }
 
 pub(crate) fn slots_that_passed_while_a_process_was_frozen_are_run_by_the_others(lab: &Lab) {
-    let mut nodes = lab.start_all(["a", "b"], &every_second("tick", "none", ""), &NodeOptions::default());
+    let jobs = every_second("tick", "none", "overlap = \"allow\"");
+    let mut nodes = lab.start_all(["a", "b"], &jobs, &NodeOptions::default());
     // Between two slots, when nothing is under way.
     let from = (tests::wall_ms() / 1000 + 1) * 1000 + 500;
     lab.wait_until_ms(from);
@@ -67,9 +68,7 @@ pub(crate) fn slots_that_passed_while_a_process_was_frozen_are_run_by_the_others
     lab.wait_until_ms(from + 4000);
     nodes[0].thaw();
     let owed = tests::check::grid(1000, from, from + 7000);
-    lab.wait_for("a start of the last slot", |lines| {
-        lines.iter().find(|line| line.is("start", "tick") && line.slot.as_ref() == owed.last()).map(|_| ())
-    });
+    lab.wait_each("start", "tick", &owed);
     nodes.iter_mut().for_each(tests::Node::stop);
     let attempts = lab.attempts();
     tests::check::each_once(&attempts, "tick", &owed);

@@ -45,8 +45,7 @@ pub(crate) fn a_job_that_may_overlap_runs_each_slot_once_and_beside_others(lab: 
     let mut nodes = lab.start_all(["a", "b", "c"], &jobs, &NodeOptions::default());
     let from = wall_ms();
     let owed = grid(1000, from, from + 5000);
-    let last = owed.last().copied();
-    lab.wait_line("an end of the last slot", |line| line.is("end", "slow") && line.slot == last);
+    lab.wait_each("end", "slow", &owed);
     nodes.iter_mut().for_each(|node| {
         node.kill();
     });
