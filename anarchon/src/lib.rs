@@ -87,6 +87,7 @@ mod duration;
 mod error;
 mod event;
 mod extract;
+pub mod guide;
 mod history;
 mod job;
 pub mod lease;
@@ -102,6 +103,8 @@ pub use anarchon_macros::{backend, job, main};
 pub use anarchon_schedule::{Dialect, ParseError, Schedule, interval};
 #[cfg(feature = "sqlite")]
 pub use backend::SqliteBackend;
+#[cfg(feature = "sqlite")]
+pub use backend::sql::{Finish, FinishError};
 pub use backend::{
     AnyBackend, AnyClaimBackend, Backend, ClaimBackend, ClaimOnlyMemoryBackend, HistoryByAge, LeaseBackend,
     MemoryBackend,
@@ -111,7 +114,7 @@ pub use context::{CancelReason, Context};
 pub use duration::IntoDuration;
 pub use error::{BackendError, BackendErrorKind, BoxError, Error, Result};
 pub use event::Event;
-pub use extract::{Data, Extract, Handler, HandlerResult, Outcome, State};
+pub use extract::{Data, Extract, Handler, HandlerResult, Outcome, State, TakenOn};
 pub use option::{Overlap, Retention};
 pub use run::{AttemptRecord, AttemptStatus, Reason, Record, RunKey, SkipReason, SkipRecord, Status};
 pub use scheduler::entry::FromEnv;

@@ -38,7 +38,7 @@ use self::launch::Handle;
 use crate::backend::AnyStrength;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::extract::Handler;
+use crate::extract::{Handler, TakenOn};
 use crate::run::{ActiveRun, AttemptRecord, Pause, Record};
 use crate::slot::{InstanceId, JobName, Slot};
 
@@ -128,7 +128,7 @@ impl<B> Scheduler<B> {
     /// A job on a grid of `interval` from the Unix epoch, so that every instance computes the same slots; `"7d"` falls
     /// on Thursdays, which `.offset(…)` shifts. Ends with `.add().await`.
     #[track_caller]
-    pub fn every<Args, H: Handler<Args>>(
+    pub fn every<Args: TakenOn<B>, H: Handler<Args>>(
         &self,
         name: impl Into<String>,
         interval: impl crate::duration::IntoDuration,
@@ -139,7 +139,7 @@ impl<B> Scheduler<B> {
 
     /// A job by a cron line of 5 fields, or 6 with seconds first. Ends with `.add().await`.
     #[track_caller]
-    pub fn cron<Args, H: Handler<Args>>(
+    pub fn cron<Args: TakenOn<B>, H: Handler<Args>>(
         &self,
         name: impl Into<String>,
         expression: impl Into<String>,
@@ -151,7 +151,7 @@ impl<B> Scheduler<B> {
     /// A job that runs once: `time` is a local time such as `"2027-01-01T00:00:00"` in the job's zone, or one with an
     /// offset of its own. Ends with `.add().await`.
     #[track_caller]
-    pub fn at<Args, H: Handler<Args>>(
+    pub fn at<Args: TakenOn<B>, H: Handler<Args>>(
         &self,
         name: impl Into<String>,
         time: impl Into<String>,

@@ -13,6 +13,7 @@ mod claim;
 mod client;
 pub mod clients;
 mod dialect;
+mod finish;
 mod history;
 mod lease;
 mod many;
@@ -29,6 +30,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use self::claim::ClaimTexts;
 pub use self::client::{Row, SqlClient, SqlError, Statement, Value};
 pub use self::dialect::{Column, SqlDialect, Verb, hex};
+#[cfg(feature = "sqlite")]
+pub use self::finish::{Finish, FinishDatabase, FinishError};
+pub use self::finish::TransactionalFinish;
 pub use self::tables::Tables;
 use crate::error::{BackendError, BackendErrorKind};
 

@@ -13,9 +13,9 @@ use std::time::Duration;
 use sqlx::SqlitePool;
 
 pub use self::dialect::SqliteDialect;
-use super::sql::SqlBackend;
+use super::sql::{SqlBackend, TransactionalFinish};
 use super::sql::clients::SqlxSqlite;
-use super::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
+use super::{Backend, FinishIn, HistoryByAge, LeaseBackend, Leases, ServerInfo};
 use crate::error::BackendError;
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
@@ -145,6 +145,10 @@ impl Backend for SqliteBackend {
         self.0.trim(jobs).await
     }
 
+    fn transactional_finish(&self) -> Option<TransactionalFinish<'_>> {
+        Some(TransactionalFinish::new::<sqlx::Sqlite, _, _>(&self.0))
+    }
+
     async fn close(&self) {
         self.0.close().await;
     }
@@ -189,3 +193,5 @@ impl LeaseBackend for SqliteBackend {
 }
 
 impl HistoryByAge for SqliteBackend {}
+
+impl FinishIn<sqlx::Sqlite> for SqliteBackend {}
