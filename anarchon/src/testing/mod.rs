@@ -4,6 +4,8 @@
 mod clock;
 pub mod conformance;
 mod faulty;
+mod played;
 
 pub use clock::ManualClock;
 pub use faulty::{Fault, FaultyBackend, Verb};
+pub use played::PlayedFinish;
