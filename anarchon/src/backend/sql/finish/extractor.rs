@@ -100,6 +100,29 @@ pub enum FinishError {
     Backend(#[from] BackendError),
 }
 
+#[cfg(feature = "testing")]
+impl<Db> Finish<Db> {
+    /// What the handler of this attempt would be given.
+    pub(crate) fn of_attempt(
+        run: RunKey,
+        token: crate::slot::Token,
+        instance: crate::slot::InstanceId,
+        store: Arc<dyn DynStore>,
+    ) -> Self {
+        let parts = crate::context::ContextParts {
+            run,
+            attempt: 1,
+            token,
+            fence: None,
+            reason: run::Reason::Scheduled,
+            instance,
+            deadline: None,
+            signals: crate::context::Signals::default(),
+        };
+        Self { context: Context(Arc::new(parts)), store, database: PhantomData }
+    }
+}
+
 impl<Db: FinishDatabase> Finish<Db> {
     /// Marks the run done inside `transaction`, as part of it. It commits nothing: call it last, then commit, then return.
     ///
