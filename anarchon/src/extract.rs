@@ -209,7 +209,6 @@ pub trait Handler<Args>: Send + Sync + 'static {
 
 macro_rules! handler {
     ($($arg:ident)*) => {
-        #[diagnostic::do_not_recommend]
         impl<Backend, $($arg: TakenOn<Backend>,)*> TakenOn<Backend> for ($($arg,)*) {}
 
         impl<Func, Fut, Out, $($arg,)*> Handler<($($arg,)*)> for Func

@@ -14,6 +14,10 @@ mod sealed {
 /// A database of sqlx inside whose transactions runs can be finished.
 ///
 /// Never implemented by hand. Whether a store is that database is told by [`FinishIn`](crate::backend::FinishIn).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no database in which a run can be finished",
+    label = "not a database of sqlx whose feature is on, as in `Finish<sqlx::Sqlite>`"
+)]
 pub trait FinishDatabase: sqlx::Database + sealed::Sealed {
     #[doc(hidden)]
     const TYPE: &'static str;

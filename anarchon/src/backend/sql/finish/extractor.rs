@@ -192,7 +192,6 @@ fn other_database<Db: FinishDatabase>(store: &dyn DynStore) -> BoxError {
 
 impl<Db> sealed::Sealed for Finish<Db> {}
 
-#[diagnostic::do_not_recommend]
 impl<B: SupportsFinish<Db>, Db> TakenOn<B> for Finish<Db> {}
 
 impl<Db: FinishDatabase> Extract for Finish<Db> {
