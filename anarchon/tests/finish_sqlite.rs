@@ -284,6 +284,12 @@ async fn a_store_that_only_speaks_like_that_database_refuses_the_job() {
 }
 
 #[tokio::test]
+async fn a_database_in_memory_that_nobody_else_reaches_refuses_the_job() {
+    let error = refused_on(AnyBackend::new(SqliteBackend::new("sqlite::memory:"))).await;
+    assert!(matches!(error, Error::OtherDatabase { .. }), "{error:?}");
+}
+
+#[tokio::test]
 async fn a_store_by_url_that_is_that_database_takes_the_job() {
     let service = Service::new().await;
     let url = format!("sqlite:{}", service.directory.join("service.db").display());

@@ -14,6 +14,8 @@ enum Step {
     Begin,
     Fail,
     Commit,
+    /// Commits, and the engine does not know that it has begun.
+    CommitUnseen,
     /// Some ms.
     Wait(u64),
     Err,
@@ -35,6 +37,11 @@ fn steps(world: &World, log: &Log, steps: &'static [Step]) -> Handler {
                     Step::Commit => {
                         let outcome = finish.take().unwrap().commit(&store).await.unwrap();
                         log.add(&ctx, format!("{outcome:?}"), &clock);
+                    }
+                    Step::CommitUnseen => {
+                        let unseen = PlayedFinish::begin(&ctx);
+                        unseen.clone().fail();
+                        unseen.commit(&store).await.unwrap();
                     }
                     Step::Wait(time) => clock.sleep_until(clock.boot() + ms(*time)).await,
                     Step::Err => return Err("too late to matter".to_owned()),
@@ -164,6 +171,32 @@ async fn the_lease_is_kept_again_once_the_run_could_not_be_marked() {
     world.advance(secs(3700)).await;
     assert_eq!(log.starts().len(), 1);
     assert_eq!((end(&a).await.0, end(&a).await.1), DONE);
+}
+
+#[tokio::test]
+async fn a_beat_that_was_under_way_meanwhile_does_not_call_it_lost() {
+    let (world, log) = (World::new(), Log::default());
+    // What the beat finds at 5 s is a run that is done; its answer comes when the handler is known to have done that.
+    const STEPS: &[Step] = &[Step::Wait(4900), Step::CommitUnseen, Step::Wait(200), Step::Begin, Step::Wait(2000)];
+    let a = one(&world, &log, STEPS).await;
+    a.client.fail_next(Verb::Heartbeat, Fault::HoldReply);
+    world.advance(ms(3_605_500)).await;
+    assert_eq!(a.client.calls(Verb::Heartbeat), 1);
+    a.client.let_go();
+    world.advance(secs(10)).await;
+    assert_eq!(log.of("end").len(), 1);
+    assert_eq!(end(&a).await, (DONE.0, DONE.1, None, vec![DONE]));
+}
+
+#[tokio::test]
+async fn a_time_out_after_the_commit_comes_too_late() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    let handler = steps(&world, &log, &[Step::Begin, Step::Commit, Step::Wait(60_000)]);
+    a.scheduler.every("job", "1h", handler).timeout("2s").jitter("0s").add().await.unwrap();
+    world.advance(secs(3610)).await;
+    assert_eq!(log.of("end").len(), 0);
+    assert_eq!(end(&a).await, (DONE.0, DONE.1, None, vec![DONE]));
 }
 
 #[tokio::test]

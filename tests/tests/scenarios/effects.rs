@@ -24,15 +24,11 @@ fn pausing(at: &str) -> NodeOptions {
     NodeOptions::default().set("--lease", &format!("{}s", LEASE.as_secs())).set("--pause-at", at)
 }
 
-/// Starts `a`, which halts, and `b`, which does not; returns both and what `a` halted in. Other slots may have been run
-/// by `b` meanwhile.
+/// Starts `b`, which runs some slots, and `a`, which halts at its first one; returns both and where `a` has halted.
 fn halted(lab: &Lab, at: &str, options: &NodeOptions) -> (Node, Node, Line) {
-    // Both at once: while the one has the file locked, no other can come up.
-    let program = Path::new(env!("CARGO_BIN_EXE_ledger"));
-    let mut a = lab.spawn_program(program, "a", "1s", options);
-    let mut b = lab.spawn_program(program, "b", "1s", &NodeOptions::default());
-    b.wait_ready();
-    a.wait_ready();
+    // In this order: while the one has the file locked, no other can come up.
+    let b = start(lab, "b", &NodeOptions::default());
+    let a = start(lab, "a", options);
     let line = lab.wait_line("the place where it halts", |line| line.event == at);
     (a, b, line)
 }
@@ -129,7 +125,7 @@ fn a_process_killed_right_after_the_commit_is_done_and_nobody_repeats_it() {
 #[test]
 fn a_process_frozen_before_it_writes_can_write_nothing_when_it_wakes_after_a_takeover() {
     let lab = Lab::sqlite();
-    let (a, b, halted) = halted(&lab, "before", &pausing("before").set("--pause-for", "500ms"));
+    let (a, b, halted) = halted(&lab, "before", &pausing("before").set("--pause-for", "5s"));
     lab.freeze(&a);
     let end = wait_end(&lab, halted.slot, 2);
     a.thaw();
@@ -143,7 +139,7 @@ fn a_process_frozen_before_it_writes_can_write_nothing_when_it_wakes_after_a_tak
 #[test]
 fn a_process_frozen_with_its_transaction_open_commits_when_it_wakes_since_nobody_could_take_it_over() {
     let lab = Lab::sqlite();
-    let (a, b, halted) = halted(&lab, "marked", &pausing("marked").set("--pause-for", "500ms"));
+    let (a, b, halted) = halted(&lab, "marked", &pausing("marked").set("--pause-for", "3s"));
     lab.freeze_with_its_locks(&a);
     lab.wait_until_ms(tests::wall_ms() + LONGER_THAN_A_LEASE);
     a.thaw();

@@ -146,7 +146,7 @@ impl Backend for SqliteBackend {
     }
 
     fn transactional_finish(&self) -> Option<TransactionalFinish<'_>> {
-        Some(TransactionalFinish::new::<sqlx::Sqlite, _, _>(&self.0))
+        self.0.client().is_shared().then(|| TransactionalFinish::new::<sqlx::Sqlite, _, _>(&self.0))
     }
 
     async fn close(&self) {
