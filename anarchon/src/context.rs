@@ -56,6 +56,10 @@ const LEASE_LOST: u8 = 1;
 const TIMEOUT: u8 = 2;
 const STOP: u8 = 3;
 
+#[cfg_attr(
+    not(any(feature = "_sqlx", feature = "testing")),
+    allow(dead_code, reason = "no store that is compiled in has a use for it")
+)]
 const FINISH_CALLED: u8 = 1;
 const FINISH_OPEN: u8 = 2;
 
@@ -84,11 +88,19 @@ impl Signals {
     }
 
     /// A transaction of the user's is about to mark the run done: from now on it may have the run's row locked.
+    #[cfg_attr(
+        not(any(feature = "_sqlx", feature = "testing")),
+        allow(dead_code, reason = "no store that is compiled in has a use for it")
+    )]
     pub(crate) fn finish_begins(&self) {
         self.finish.store(FINISH_OPEN, Ordering::SeqCst);
     }
 
     /// That transaction cannot mark it any more.
+    #[cfg_attr(
+        not(any(feature = "_sqlx", feature = "testing")),
+        allow(dead_code, reason = "no store that is compiled in has a use for it")
+    )]
     pub(crate) fn finish_failed(&self) {
         self.finish.store(FINISH_CALLED, Ordering::SeqCst);
     }

@@ -77,6 +77,7 @@ pub(crate) enum Need {
     State(TypeId, &'static str),
     Data(TypeId, &'static str),
     /// A store that finishes runs inside transactions of this database.
+    #[cfg_attr(not(feature = "_sqlx"), allow(dead_code, reason = "no store that is compiled in has a use for it"))]
     Database(TypeId, &'static str),
 }
 
@@ -86,6 +87,7 @@ pub struct RunParts {
     pub(crate) context: Context,
     pub(crate) state: Arc<StateMap>,
     pub(crate) data: Option<DataValue>,
+    #[cfg_attr(not(feature = "_sqlx"), allow(dead_code, reason = "no store that is compiled in has a use for it"))]
     pub(crate) store: Arc<dyn DynStore>,
 }
 
@@ -150,7 +152,10 @@ impl<T: Clone + Send + Sync + 'static> Extract for Data<T> {
 /// `Self`, one argument of a handler or the list of all of them, can be taken on backend `B`.
 ///
 /// Never implemented by hand: all but [`Finish`](crate::backend::sql::TransactionalFinish) can be taken on any.
-#[diagnostic::on_unimplemented(message = "`{Self}` cannot be taken by a job on `{B}`", label = "not available on `{B}`")]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be taken by a job on `{B}`",
+    label = "not available on `{B}`"
+)]
 pub trait TakenOn<B> {}
 
 #[diagnostic::do_not_recommend]

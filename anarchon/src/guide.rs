@@ -1,5 +1,5 @@
 //! Chapters about one matter each.
 
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlx")]
 #[doc = include_str!("docs/effects.md")]
 pub mod effects {}

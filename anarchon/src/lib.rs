@@ -51,7 +51,9 @@
 //!
 //! What you can rely on: a slot is started at least once while instances and store are up, never twice at once, and never
 //! again once it is done. It is not exactly once: a run whose runner died is started again. So make handlers harmless to
-//! repeat, key writes by [`Context::slot_ms`], or guard them with [`Context::fence`].
+//! repeat, key writes by [`Context::slot_ms`], or guard them with [`Context::fence`]; and where the jobs are kept in the
+//! database that a handler writes to, `Finish<Db>` makes its writes and the end of its run one transaction. [`guide`] has a
+//! chapter on all three.
 //!
 //! # Choosing a store
 //!
@@ -103,7 +105,7 @@ pub use anarchon_macros::{backend, job, main};
 pub use anarchon_schedule::{Dialect, ParseError, Schedule, interval};
 #[cfg(feature = "sqlite")]
 pub use backend::SqliteBackend;
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlx")]
 pub use backend::sql::{Finish, FinishError};
 pub use backend::{
     AnyBackend, AnyClaimBackend, Backend, ClaimBackend, ClaimOnlyMemoryBackend, HistoryByAge, LeaseBackend,

@@ -142,7 +142,10 @@ async fn a_handler_that_never_calls_it_is_finished_as_usual() {
 }
 
 /// Runs a handler that cannot mark its run, and returns why.
-async fn refused<F>(service: &Service, attempt: impl Fn(Finish<Sqlite>, SqlitePool) -> F + Send + Sync + 'static) -> FinishError
+async fn refused<F>(
+    service: &Service,
+    attempt: impl Fn(Finish<Sqlite>, SqlitePool) -> F + Send + Sync + 'static,
+) -> FinishError
 where
     F: Future<Output = Result<(), FinishError>> + Send + 'static,
 {
@@ -293,7 +296,8 @@ async fn a_database_in_memory_that_nobody_else_reaches_refuses_the_job() {
 async fn a_store_by_url_that_is_that_database_takes_the_job() {
     let service = Service::new().await;
     let url = format!("sqlite:{}", service.directory.join("service.db").display());
-    let scheduler = Scheduler::builder(AnyBackend::connect(&url).unwrap()).state(service.pool.clone()).start().await.unwrap();
+    let scheduler =
+        Scheduler::builder(AnyBackend::connect(&url).unwrap()).state(service.pool.clone()).start().await.unwrap();
     scheduler.every("bill", "1h", bill).data(Mistake::None).add().await.unwrap();
     assert_eq!(run(&scheduler, "bill").await.status, Some(AttemptStatus::Done));
     scheduler.stop().await.unwrap();

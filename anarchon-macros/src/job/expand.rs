@@ -139,8 +139,7 @@ fn assertions(job: &Job) -> TokenStream {
     let databases: Vec<&Type> = job.function.databases().collect();
     // At the arguments, where the compiler then points.
     let numbered = databases.iter().enumerate();
-    let names: Vec<Ident> =
-        numbered.map(|(n, ty)| format_ident!("__AnarchonArgument{n}", span = ty.span())).collect();
+    let names: Vec<Ident> = numbered.map(|(n, ty)| format_ident!("__AnarchonArgument{n}", span = ty.span())).collect();
     let arguments = databases.iter().zip(&names).map(|(ty, name)| {
         let taken = quote_spanned!(ty.span()=> taken_on::<__AnarchonBackend, #name>());
         quote_spanned!(ty.span()=> const _: () = __anarchon::#taken;)

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::sql::TransactionalFinish;
-use super::{Backend, ClaimBackend, ClaimOnly, DynStore, FinishIn, HistoryByAge, JobLimits, LeaseBackend, Leases, ServerInfo};
+use super::{
+    Backend, ClaimBackend, ClaimOnly, DynStore, FinishIn, HistoryByAge, JobLimits, LeaseBackend, Leases, ServerInfo,
+};
 use crate::catalogue;
 use crate::error::{BackendError, BackendErrorKind, Error};
 use crate::run::{

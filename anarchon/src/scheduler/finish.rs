@@ -80,14 +80,16 @@ impl Engine {
             let store = Arc::clone(&self.store);
             let call = self.many_with_deadline(finishes.len(), async move { store.finish_many(&finishes).await });
             let alone = false;
-            self.calls.push(Box::pin(async move { Reply::Finishes { runs: finished, alone, sent, answers: call.await } }));
+            self.calls
+                .push(Box::pin(async move { Reply::Finishes { runs: finished, alone, sent, answers: call.await } }));
         }
         if !releases.is_empty() {
             self.finishing.under_way += 1;
             let store = Arc::clone(&self.store);
             let call = self.many_with_deadline(releases.len(), async move { store.release_many(&releases).await });
             let alone = false;
-            self.calls.push(Box::pin(async move { Reply::Releases { runs: released, alone, sent, answers: call.await } }));
+            self.calls
+                .push(Box::pin(async move { Reply::Releases { runs: released, alone, sent, answers: call.await } }));
         }
     }
 

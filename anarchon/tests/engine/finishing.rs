@@ -1,6 +1,5 @@
 //! Handlers that finish their run inside a transaction of their own.
 
-
 use anarchon::run::FinishOutcome;
 use anarchon::testing::{Fault, PlayedFinish, Verb};
 use anarchon::{AttemptStatus, Clock as _, Context, Event, Status};
@@ -165,8 +164,7 @@ async fn a_transaction_that_takes_longer_than_the_lease_is_told_so_before_anothe
 #[tokio::test]
 async fn the_lease_is_kept_again_once_the_run_could_not_be_marked() {
     let (world, log) = (World::new(), Log::default());
-    const STEPS: &[Step] =
-        &[Step::Begin, Step::Wait(6_000), Step::Fail, Step::Wait(60_000), Step::Begin, Step::Commit];
+    const STEPS: &[Step] = &[Step::Begin, Step::Wait(6_000), Step::Fail, Step::Wait(60_000), Step::Begin, Step::Commit];
     let a = one(&world, &log, STEPS).await;
     world.advance(secs(3700)).await;
     assert_eq!(log.starts().len(), 1);
@@ -208,7 +206,8 @@ async fn a_run_whose_transaction_hangs_keeps_no_other_from_being_finished() {
     a.client.fail_next(Verb::Finish, Fault::HoldReply);
     world.advance(secs(3601)).await;
     assert_eq!(a.attempts("other").await[0].status, Some(AttemptStatus::Done));
-    let finished: Vec<String> = a.events().iter().filter(|e| matches!(e, Event::Finished { .. })).map(|e| format!("{e:?}")).collect();
+    let finished: Vec<String> =
+        a.events().iter().filter(|e| matches!(e, Event::Finished { .. })).map(|e| format!("{e:?}")).collect();
     assert_eq!(finished.len(), 1, "{finished:?}");
     a.client.let_go();
     world.advance(secs(1)).await;

@@ -191,8 +191,8 @@ pub(super) fn finishes(rows: &[Row], finishes: &[Finish]) -> Read<Vec<Timed<Fini
         let now = row.int(1)?;
         let ended = attempt_status(row, 4)?;
         // Written by this packet or by an earlier copy of it: either way the attempt has ended as it says.
-        let recorded = ended == Some(finish.ending.status());
-        if !recorded && !(finish.unless_done && ended == Some(AttemptStatus::Done)) {
+        let done_before = finish.unless_done && ended == Some(AttemptStatus::Done);
+        if !done_before && ended != Some(finish.ending.status()) {
             return Ok(Timed::at(FinishOutcome::Lost, now));
         }
         let (run, until) = (status(row, 2)?, row.int(3)?);

@@ -90,6 +90,7 @@ impl<D: SqlDialect> Sql<'_, D> {
     /// Ends an attempt that went well inside a transaction that somebody else began. The first statement takes the lock
     /// of the run's row, as others may work on it meanwhile, and marks it, so that the last one can tell what this call
     /// did from what an earlier one did.
+    #[cfg_attr(not(feature = "_sqlx"), allow(dead_code, reason = "no store that is compiled in has a use for it"))]
     pub(super) fn finish_within(&self, finish: &Finish, mark: i64) -> Vec<Statement> {
         let mut values = vec![mark.into()];
         values.extend(run(&finish.run).into_iter().chain([finish.token.to_string().into()]));

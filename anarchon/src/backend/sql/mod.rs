@@ -30,9 +30,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use self::claim::ClaimTexts;
 pub use self::client::{Row, SqlClient, SqlError, Statement, Value};
 pub use self::dialect::{Column, SqlDialect, Verb, hex};
-#[cfg(feature = "sqlite")]
-pub use self::finish::{Finish, FinishDatabase, FinishError};
 pub use self::finish::TransactionalFinish;
+#[cfg(feature = "_sqlx")]
+pub use self::finish::{Finish, FinishDatabase, FinishError};
 pub use self::tables::Tables;
 use crate::error::{BackendError, BackendErrorKind};
 

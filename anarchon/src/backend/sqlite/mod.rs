@@ -13,8 +13,8 @@ use std::time::Duration;
 use sqlx::SqlitePool;
 
 pub use self::dialect::SqliteDialect;
-use super::sql::{SqlBackend, TransactionalFinish};
 use super::sql::clients::SqlxSqlite;
+use super::sql::{SqlBackend, TransactionalFinish};
 use super::{Backend, FinishIn, HistoryByAge, LeaseBackend, Leases, ServerInfo};
 use crate::error::BackendError;
 use crate::run::{

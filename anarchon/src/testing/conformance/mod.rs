@@ -42,7 +42,7 @@ pub mod register;
 pub mod retry;
 mod support;
 pub mod trim;
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlx")]
 pub mod within;
 
 use std::future::Future;
@@ -84,7 +84,7 @@ pub trait Fixture: Send + Sync + 'static {
 }
 
 /// A [`Fixture`] whose runs can be finished inside transactions of the user's own.
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlx")]
 pub trait Transactions: Fixture<Backend: crate::backend::FinishIn<Self::Db>> {
     /// The database of sqlx.
     type Db: crate::backend::sql::FinishDatabase;
@@ -372,7 +372,7 @@ macro_rules! history_by_age_conformance {
 /// Makes one test per rule about transactions of the user's own, for a backend that implements
 /// [`FinishIn`](crate::backend::FinishIn) and a fixture with [`Transactions`].
 /// See [`testing::conformance`](crate::testing::conformance).
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlx")]
 #[macro_export]
 macro_rules! transactional_finish_conformance {
     ($(#[$attribute:meta])* $store:ident, $fixture:expr $(,)?) => {

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::{Client, LONG, SHORT, Won, failed};
 use super::Transactions;
+use super::support::{Client, LONG, SHORT, Won, failed};
 use crate::backend::sql::{Finish, FinishError};
 use crate::backend::{AnyStrength, LeaseBackend as _, Leases};
 use crate::option::Overlap;
-use crate::run::{
-    AttemptStatus, Beat, BeatOutcome, ClaimOutcome, Ending, FinishOutcome, RunClaim, Status, Trim,
-};
+use crate::run::{AttemptStatus, Beat, BeatOutcome, ClaimOutcome, Ending, FinishOutcome, RunClaim, Status, Trim};
 use crate::slot::Token;
 
 /// What the handler of a won attempt is given.
@@ -100,7 +98,10 @@ pub async fn a_retried_run_can_be_committed<F: Transactions>(fixture: &F) {
     let second = client.win(&client.takeover(first.run.slot)).await;
     assert!(lost(&commit(fixture, &first).await));
     commit(fixture, &second).await.expect("it is ours");
-    assert_eq!((client.status(&first).await, client.status(&second).await), (AttemptStatus::Failed, AttemptStatus::Done));
+    assert_eq!(
+        (client.status(&first).await, client.status(&second).await),
+        (AttemptStatus::Failed, AttemptStatus::Done)
+    );
     assert_eq!(client.run_status(&second).await, Status::Done);
 }
 
@@ -240,7 +241,10 @@ pub async fn an_open_transaction_holds_up_nobody_else<F: Transactions>(fixture: 
     assert_eq!(answers, [BeatOutcome::Locked, BeatOutcome::Alive]);
     client.pass(SHORT).await;
     let asked = client.claim(&client.takeover(locked.run.slot)).await;
-    assert!(matches!(asked, ClaimOutcome::Running { .. }), "a locked run is alive, though its lease is over: {asked:?}");
+    assert!(
+        matches!(asked, ClaimOutcome::Running { .. }),
+        "a locked run is alive, though its lease is over: {asked:?}"
+    );
     client.end(&free, Ending::Done).await;
     client.trim(&Trim::new(client.job.clone(), crate::option::Retention::new(1, None), Duration::ZERO)).await;
     transaction.commit().await.expect("a commit");

@@ -72,8 +72,10 @@ macro_rules! finish_database {
 }
 
 // Its transactions see one state and write on nothing else, so there is no isolation to ask for.
+#[cfg(feature = "sqlite")]
 finish_database!(Sqlite, None, sqlite_fault);
 
+#[cfg(feature = "sqlite")]
 fn sqlite_fault(error: sqlx::Error) -> FinishError {
     let code = match &error {
         sqlx::Error::Database(database) => database.code().and_then(|code| code.parse::<u32>().ok()),

@@ -186,8 +186,12 @@ fn is_read_committed(level: &str) -> bool {
 }
 
 fn other_database<Db: FinishDatabase>(store: &dyn DynStore) -> BoxError {
-    format!("the jobs are kept by backend `{}`, which finishes nothing inside a `{}` transaction", store.name(), Db::TYPE)
-        .into()
+    format!(
+        "the jobs are kept by backend `{}`, which finishes nothing inside a `{}` transaction",
+        store.name(),
+        Db::TYPE
+    )
+    .into()
 }
 
 impl<Db> sealed::Sealed for Finish<Db> {}

@@ -4,17 +4,17 @@
 //! The store only words the statements; the user's connection carries them. What holds on the way is the same as for
 //! every other end of an attempt: the token guards it, and it is told from the run's own row what was done.
 
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlx")]
 mod database;
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlx")]
 mod extractor;
 
 use std::any::TypeId;
 use std::fmt;
 
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlx")]
 pub use self::database::FinishDatabase;
-#[cfg(feature = "sqlite")]
+#[cfg(feature = "_sqlx")]
 pub use self::extractor::{Finish, FinishError};
 use super::{SqlBackend, SqlClient, SqlDialect, Verb};
 use crate::error::BackendError;
@@ -50,11 +50,13 @@ impl<'a> TransactionalFinish<'a> {
     /// One text, without values to be bound: whose protocol the user's connection speaks, and through which pooler, is
     /// not known here. The last statement returns one row: the number of the request, the clock, 1 if this text has
     /// marked the run, and the status of the attempt if it has ended.
+    #[cfg_attr(not(feature = "_sqlx"), allow(dead_code, reason = "no store that is compiled in has a use for it"))]
     pub(crate) fn text(&self, finish: &run::Finish, mark: i64) -> Result<String, BackendError> {
         self.store.text(finish, mark)
     }
 }
 
+#[cfg_attr(not(feature = "_sqlx"), allow(dead_code, reason = "no store that is compiled in has a use for it"))]
 trait Wording: Send + Sync {
     fn text(&self, finish: &run::Finish, mark: i64) -> Result<String, BackendError>;
 }
