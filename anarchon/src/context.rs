@@ -47,12 +47,21 @@ pub(crate) struct Signals {
     fence_at: AtomicU64,
     /// Blocking work under way: the run has not ended before all of it has.
     blocking: AtomicUsize,
+    /// What is known of a transaction of the user's that is to mark the run done, as a number; zero is that there is none.
+    finish: AtomicU8,
     changed: Notify,
 }
 
 const LEASE_LOST: u8 = 1;
 const TIMEOUT: u8 = 2;
 const STOP: u8 = 3;
+
+#[cfg_attr(
+    not(any(feature = "_sqlx", feature = "testing")),
+    allow(dead_code, reason = "no store that is compiled in has a use for it")
+)]
+const FINISH_CALLED: u8 = 1;
+const FINISH_OPEN: u8 = 2;
 
 impl Signals {
     /// Asks the handler to stop.
@@ -76,6 +85,34 @@ impl Signals {
     pub(crate) fn let_go(&self) {
         let _ = self.cancel.compare_exchange(0, LEASE_LOST, Ordering::SeqCst, Ordering::SeqCst);
         self.drop_handler();
+    }
+
+    /// A transaction of the user's is about to mark the run done: from now on it may have the run's row locked.
+    #[cfg_attr(
+        not(any(feature = "_sqlx", feature = "testing")),
+        allow(dead_code, reason = "no store that is compiled in has a use for it")
+    )]
+    pub(crate) fn finish_begins(&self) {
+        self.finish.store(FINISH_OPEN, Ordering::SeqCst);
+    }
+
+    /// That transaction cannot mark it any more.
+    #[cfg_attr(
+        not(any(feature = "_sqlx", feature = "testing")),
+        allow(dead_code, reason = "no store that is compiled in has a use for it")
+    )]
+    pub(crate) fn finish_failed(&self) {
+        self.finish.store(FINISH_CALLED, Ordering::SeqCst);
+    }
+
+    /// Whether only the store knows if the run is done, since a transaction of the user's was to mark it.
+    pub(crate) fn finish_called(&self) -> bool {
+        self.finish.load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether such a transaction may have the run's row locked.
+    pub(crate) fn finish_open(&self) -> bool {
+        self.finish.load(Ordering::SeqCst) == FINISH_OPEN
     }
 
     fn reason(&self) -> Option<CancelReason> {

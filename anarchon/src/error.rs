@@ -131,6 +131,21 @@ pub enum Error {
         /// Where the job was declared.
         place: Place,
     },
+    /// A handler asks for a `Finish<Db>`, but the scheduler's store is no such database, or one whose transactions cannot
+    /// finish a run.
+    #[error(
+        "job `{job}` ({place}) takes `Finish<{database}>`, but backend `{backend}` cannot finish a run inside such a transaction; take it out, or keep the jobs in the database that the handler writes to"
+    )]
+    OtherDatabase {
+        /// The job.
+        job: JobName,
+        /// The database, as in `Sqlite`.
+        database: &'static str,
+        /// The backend's name.
+        backend: String,
+        /// Where the job was declared.
+        place: Place,
+    },
     /// `.registered()` found no annotated job in the program.
     #[error(
         "no #[anarchon::job] is linked into this program; a crate that holds jobs must be named once, as in `use my_jobs as _;`"

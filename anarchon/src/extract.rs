@@ -6,6 +6,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use crate::backend::DynStore;
 use crate::context::{Context, HandlerFuture};
 use crate::error::BoxError;
 
@@ -75,6 +76,9 @@ impl fmt::Debug for DataValue {
 pub(crate) enum Need {
     State(TypeId, &'static str),
     Data(TypeId, &'static str),
+    /// A store that finishes runs inside transactions of this database.
+    #[cfg_attr(not(feature = "_sqlx"), allow(dead_code, reason = "no store that is compiled in has a use for it"))]
+    Database(TypeId, &'static str),
 }
 
 /// Everything an extractor may take from.
@@ -83,17 +87,20 @@ pub struct RunParts {
     pub(crate) context: Context,
     pub(crate) state: Arc<StateMap>,
     pub(crate) data: Option<DataValue>,
+    #[cfg_attr(not(feature = "_sqlx"), allow(dead_code, reason = "no store that is compiled in has a use for it"))]
+    pub(crate) store: Arc<dyn DynStore>,
 }
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// A type that can be an argument of a handler: [`Context`], [`State<T>`](State) or [`Data<T>`](Data).
+/// A type that can be an argument of a handler: [`Context`], [`State<T>`](State), [`Data<T>`](Data), or
+/// `Finish<Db>` with a store that is a SQL database.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a job",
     label = "not an extractor",
-    note = "a job takes up to 8 of `Context`, `State<T>` and `Data<T>`, where `T: Clone + Send + Sync + 'static`"
+    note = "a job takes up to 8 of `Context`, `State<T>`, `Data<T>` and `Finish<Db>`, where `T: Clone + Send + Sync + 'static`"
 )]
 pub trait Extract: sealed::Sealed + Sized + Send + 'static {
     #[doc(hidden)]
@@ -108,7 +115,7 @@ pub trait Extract: sealed::Sealed + Sized + Send + 'static {
 /// What an extractor needs; opaque.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct NeedOf(Need);
+pub struct NeedOf(pub(crate) Need);
 
 impl sealed::Sealed for Context {}
 impl<T> sealed::Sealed for State<T> {}
@@ -141,6 +148,22 @@ impl<T: Clone + Send + Sync + 'static> Extract for Data<T> {
         Some(NeedOf(Need::Data(TypeId::of::<T>(), type_name::<T>())))
     }
 }
+
+/// `Self`, one argument of a handler or the list of all of them, can be taken on backend `B`.
+///
+/// Never implemented by hand: all but [`Finish`](crate::backend::sql::TransactionalFinish) can be taken on any.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be taken by a job on `{B}`",
+    label = "not available on `{B}`"
+)]
+pub trait TakenOn<B> {}
+
+#[diagnostic::do_not_recommend]
+impl<B> TakenOn<B> for Context {}
+#[diagnostic::do_not_recommend]
+impl<B, T> TakenOn<B> for State<T> {}
+#[diagnostic::do_not_recommend]
+impl<B, T> TakenOn<B> for Data<T> {}
 
 /// What a handler may return: `()`, or `Result<(), E>` with any error that boxes.
 #[diagnostic::on_unimplemented(
@@ -180,7 +203,7 @@ impl<E: JobError> Outcome for Result<(), E> {
 #[diagnostic::on_unimplemented(
     message = "this cannot be a job's handler",
     label = "not an async function of extractors",
-    note = "a handler is an `async fn` of up to 8 of `Context`, `State<T>` and `Data<T>` that returns `()` or `Result<(), E>`; its future must be `Send`"
+    note = "a handler is an `async fn` of up to 8 of `Context`, `State<T>`, `Data<T>` and `Finish<Db>` that returns `()` or `Result<(), E>`; its future must be `Send`"
 )]
 pub trait Handler<Args>: Send + Sync + 'static {
     #[doc(hidden)]
@@ -191,6 +214,8 @@ pub trait Handler<Args>: Send + Sync + 'static {
 
 macro_rules! handler {
     ($($arg:ident)*) => {
+        impl<Backend, $($arg: TakenOn<Backend>,)*> TakenOn<Backend> for ($($arg,)*) {}
+
         impl<Func, Fut, Out, $($arg,)*> Handler<($($arg,)*)> for Func
         where
             Func: Fn($($arg),*) -> Fut + Send + Sync + 'static,

@@ -258,7 +258,7 @@ impl Job {
         let job = Self { name, schedule, handler, data, place, terms: Arc::new(terms) };
         job.check_jitter()?;
         job.check_store(&options, store)?;
-        job.check_needs(state)?;
+        job.check_needs(state, store)?;
         Ok(job)
     }
 
@@ -323,7 +323,7 @@ impl Job {
         store.check_job(&limits).map_err(|reason| self.error("name", reason))
     }
 
-    fn check_needs(&self, state: &StateMap) -> Result<(), Error> {
+    fn check_needs(&self, state: &StateMap, store: &dyn DynStore) -> Result<(), Error> {
         for need in self.handler.needs() {
             match *need {
                 Need::State(id, type_name) if !state.has(id) => {
@@ -332,6 +332,10 @@ impl Job {
                 Need::Data(id, type_name) if !self.data.as_ref().is_some_and(|data| data.is(id)) => {
                     let found = if self.data.is_some() { "data of another type" } else { "no data" };
                     return Err(Error::MissingData { job: self.name.clone(), type_name, found, place: self.place });
+                }
+                Need::Database(id, database) if store.transactional_finish().is_none_or(|f| f.database() != id) => {
+                    let (job, backend) = (self.name.clone(), store.name().to_owned());
+                    return Err(Error::OtherDatabase { job, database, backend, place: self.place });
                 }
                 _ => {}
             }

@@ -51,7 +51,9 @@
 //!
 //! What you can rely on: a slot is started at least once while instances and store are up, never twice at once, and never
 //! again once it is done. It is not exactly once: a run whose runner died is started again. So make handlers harmless to
-//! repeat, key writes by [`Context::slot_ms`], or guard them with [`Context::fence`].
+//! repeat, key writes by [`Context::slot_ms`], or guard them with [`Context::fence`]; and where the jobs are kept in the
+//! database that a handler writes to, `Finish<Db>` makes its writes and the end of its run one transaction. [`guide`] has a
+//! chapter on all three.
 //!
 //! # Choosing a store
 //!
@@ -93,6 +95,7 @@ mod duration;
 mod error;
 mod event;
 mod extract;
+pub mod guide;
 mod history;
 mod job;
 pub mod lease;
@@ -114,6 +117,8 @@ pub use backend::MySqlBackend;
 pub use backend::PostgresBackend;
 #[cfg(feature = "sqlite")]
 pub use backend::SqliteBackend;
+#[cfg(feature = "_sqlx")]
+pub use backend::sql::{Finish, FinishError};
 pub use backend::{
     AnyBackend, AnyClaimBackend, Backend, ClaimBackend, ClaimOnlyMemoryBackend, HistoryByAge, LeaseBackend,
     MemoryBackend,
@@ -123,7 +128,7 @@ pub use context::{CancelReason, Context};
 pub use duration::IntoDuration;
 pub use error::{BackendError, BackendErrorKind, BoxError, Error, Result};
 pub use event::Event;
-pub use extract::{Data, Extract, Handler, HandlerResult, Outcome, State};
+pub use extract::{Data, Extract, Handler, HandlerResult, Outcome, State, TakenOn};
 pub use option::{Overlap, Retention};
 pub use run::{AttemptRecord, AttemptStatus, Reason, Record, RunKey, SkipReason, SkipRecord, Status};
 pub use scheduler::entry::FromEnv;

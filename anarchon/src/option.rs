@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::backend::{HistoryByAge, LeaseBackend};
+use crate::backend::{FinishIn, HistoryByAge, LeaseBackend};
 
 /// What happens to a slot that falls due while another run of its job is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -84,6 +84,19 @@ pub trait SupportsHistoryTtl {}
 
 #[diagnostic::do_not_recommend]
 impl<B: HistoryByAge> SupportsHistoryTtl for B {}
+
+/// Backend `Self` can finish runs inside transactions of `Db`, as an argument `Finish<Db>` wants it.
+///
+/// Never implemented by hand: every [`FinishIn<Db>`] does.
+#[diagnostic::on_unimplemented(
+    message = "`Finish<{Db}>` needs the jobs to be kept in that database, and `{Self}` does not",
+    label = "not available on `{Self}`",
+    note = "a run is finished inside a transaction of the very database that holds it; without, use `Context::fence` or `Context::slot_ms`"
+)]
+pub trait SupportsFinish<Db> {}
+
+#[diagnostic::do_not_recommend]
+impl<B: FinishIn<Db>, Db> SupportsFinish<Db> for B {}
 
 /// `Self` builds something for backend `B`.
 ///

@@ -8,9 +8,9 @@ pub use inventory;
 use crate::backend::AnyStrength;
 use crate::context::HandlerFuture;
 use crate::error::{BoxError, Error};
-use crate::extract::{BoxHandler, DataValue, Extract, HandlerResult, NeedOf, Outcome, RunParts};
+use crate::extract::{BoxHandler, DataValue, Extract, HandlerResult, NeedOf, Outcome, RunParts, TakenOn};
 pub use crate::option::{Overlap, marker};
-use crate::option::{Supports, SupportsHistoryTtl};
+use crate::option::{Supports, SupportsFinish, SupportsHistoryTtl};
 pub use crate::registry::{EntryOptions, EntrySchedule, JobEntry};
 use crate::scheduler::entry::FromEnv;
 pub use crate::scheduler::entry::{MainError, run_main};
@@ -19,7 +19,7 @@ pub use crate::slot::Place;
 
 /// What the backend's alias means in a crate that has none.
 pub mod fallback {
-    use super::{Supports, SupportsHistoryTtl};
+    use super::{Supports, SupportsFinish, SupportsHistoryTtl};
 
     /// No backend was named: only `start()` can tell what the store honours.
     #[derive(Debug)]
@@ -31,6 +31,9 @@ pub mod fallback {
     #[diagnostic::do_not_recommend]
     impl SupportsHistoryTtl for Undecided {}
 
+    #[diagnostic::do_not_recommend]
+    impl<Db> SupportsFinish<Db> for Undecided {}
+
     /// The alias that `anarchon::main!` and `anarchon::backend!` put at the crate root shadows this one.
     pub type __AnarchonBackend = Undecided;
 }
@@ -40,6 +43,9 @@ pub const fn supports<B: Supports<O>, O>() {}
 
 /// Fails to compile, at the option that the call is spanned to, when backend `B` does not trim history by age.
 pub const fn supports_history_ttl<B: SupportsHistoryTtl>() {}
+
+/// Fails to compile, at the argument that the call is spanned to, when a job on backend `B` cannot take an `A`.
+pub const fn taken_on<B, A: TakenOn<B>>() {}
 
 /// `Self` is `T`. Where the alias is searched at the crate root and another one is found, it is not.
 #[diagnostic::on_unimplemented(

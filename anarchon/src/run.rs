@@ -482,6 +482,10 @@ pub struct Finish {
     pub ending: Ending,
     /// Whether the run ends with it even though attempts are left: a stopped run that must not start twice.
     pub last: bool,
+    /// Whether a transaction of the user's own may have marked the attempt done before. If so, nothing is written, and
+    /// the answer is that the run is recorded as done. Only sent to stores with a
+    /// [`transactional_finish`](crate::Backend::transactional_finish).
+    pub unless_done: bool,
     /// Who ran it.
     pub instance: InstanceId,
     /// How much history to keep.
@@ -494,7 +498,7 @@ impl Finish {
     /// The end of the attempt that holds `token`.
     #[must_use]
     pub fn new(run: RunKey, token: Token, ending: Ending, instance: InstanceId, now: i64) -> Self {
-        Self { run, token, ending, last: false, instance, retention: Retention::default(), now }
+        Self { run, token, ending, last: false, unless_done: false, instance, retention: Retention::default(), now }
     }
 }
 

@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use anarchon::backend::SqliteDialect;
 use anarchon::backend::sql::SqlBackend;
 use anarchon::backend::sql::clients::SqlxSqlite;
-use anarchon::testing::conformance::Fixture;
+use anarchon::testing::conformance::{Fixture, Transactions};
 use anarchon::{SqliteBackend, Token};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{Sqlite, SqlitePool, Transaction};
 
 /// A directory with one database, which goes with the fixture.
 struct Directory(PathBuf);
@@ -41,6 +43,39 @@ impl Fixture for File {
     }
 }
 
+/// The same with a pool of the user's.
+struct WithPool(File, SqlitePool);
+
+impl WithPool {
+    async fn new() -> Self {
+        let directory = Directory::new();
+        let options = SqliteConnectOptions::new().filename(directory.file()).create_if_missing(true);
+        Self(File(directory), SqlitePool::connect_with(options).await.expect("a pool"))
+    }
+}
+
+impl Fixture for WithPool {
+    type Backend = SqliteBackend;
+
+    async fn backend(&self) -> SqliteBackend {
+        self.0.backend().await
+    }
+}
+
+impl Transactions for WithPool {
+    type Db = Sqlite;
+
+    const LOCKS_ROWS: bool = false;
+
+    async fn begin(&self) -> Transaction<'static, Sqlite> {
+        self.1.begin_with("BEGIN IMMEDIATE").await.expect("a transaction")
+    }
+
+    async fn begin_stricter(&self) -> Option<Transaction<'static, Sqlite>> {
+        None
+    }
+}
+
 struct Portable(Directory);
 
 impl Fixture for Portable {
@@ -56,3 +91,4 @@ anarchon::lease_conformance!(sqlite, || async { File(Directory::new()) });
 anarchon::history_by_age_conformance!(sqlite_by_age, || async { File(Directory::new()) });
 anarchon::lease_conformance!(portable, || async { Portable(Directory::new()) });
 anarchon::history_by_age_conformance!(portable_by_age, || async { Portable(Directory::new()) });
+anarchon::transactional_finish_conformance!(sqlite_within, async || WithPool::new().await);

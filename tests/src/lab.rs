@@ -1,7 +1,7 @@
 //! A store, a directory, and the processes on it.
 
 use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -67,11 +67,19 @@ impl Lab {
     /// # Panics
     /// When it cannot be started.
     pub fn spawn(&self, name: &str, jobs: &str, options: &NodeOptions) -> Node {
+        self.spawn_program(&example("node"), name, jobs, options)
+    }
+
+    /// Starts a process of another program, which takes the same arguments and prints the same words as `node`.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn spawn_program(&self, program: &Path, name: &str, jobs: &str, options: &NodeOptions) -> Node {
         let number = self.spawned.replace(self.spawned.get() + 1);
         let file = self.directory.path().join(format!("{number}-{name}.toml"));
         std::fs::write(&file, jobs).expect("a file of jobs");
         let places = Places {
-            binary: &example("node"),
+            binary: program,
             store: &self.url(),
             jobs: &file,
             log: &self.log_path(),
@@ -110,6 +118,12 @@ impl Lab {
             thread::sleep(POLL);
         }
         panic!("the store is locked, whenever `{}` is frozen", node.name);
+    }
+
+    /// Freezes a process whatever locks it holds.
+    pub fn freeze_with_its_locks(&self, node: &Node) {
+        node.freeze();
+        node.dead(crate::log::monotonic_ns());
     }
 
     fn log_path(&self) -> PathBuf {

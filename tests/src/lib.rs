@@ -20,7 +20,7 @@ mod store;
 pub use binary::example;
 pub use client::Client;
 pub use lab::{LONG, Lab};
-pub use log::{Line, monotonic_ns, wall_ms};
+pub use log::{Line, LogWriter, monotonic_ns, wall_ms};
 pub use node::{Death, Node, NodeOptions};
 pub use proxy::Proxy;
 pub use store::{Server, Store};

@@ -1,14 +1,15 @@
 //! The log that all processes of a lab write, and the clocks they write in it.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use anarchon::Context;
 use rustix::time::{ClockId, clock_gettime};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// One line of the log of `node`; its help says what there is.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Line {
     /// `start`, `end` or `cancelled` of a handler; `ready`, `stopping` or `stopped`; or a scheduler's event.
     pub event: String,
@@ -65,6 +66,49 @@ pub fn monotonic_ns() -> u64 {
 pub fn wall_ms() -> i64 {
     let time = clock_gettime(ClockId::Realtime);
     time.tv_sec * 1000 + time.tv_nsec / 1_000_000
+}
+
+/// Appends to a log as one process of several does: each line by one write, so that no two mix.
+#[derive(Debug)]
+pub struct LogWriter {
+    file: File,
+    instance: String,
+}
+
+impl LogWriter {
+    /// The log at `path`, written by `instance`.
+    ///
+    /// # Panics
+    /// When it cannot be opened.
+    #[must_use]
+    pub fn new(path: &Path, instance: &str) -> Self {
+        let file = File::options().create(true).append(true).open(path).expect("a log can be opened");
+        Self { file, instance: instance.to_owned() }
+    }
+
+    /// Writes about an attempt.
+    ///
+    /// # Panics
+    /// When that cannot be written.
+    pub fn say(&self, event: &str, ctx: &Context, how: Option<String>) {
+        let line = Line {
+            event: event.to_owned(),
+            job: Some(ctx.job().to_string()),
+            slot: Some(ctx.slot_ms()),
+            attempt: Some(ctx.attempt()),
+            fence: ctx.fence(),
+            reason: Some(ctx.reason().to_string()),
+            token: Some(ctx.token().to_string()),
+            how,
+            instance: self.instance.clone(),
+            pid: std::process::id(),
+            mono_ns: monotonic_ns(),
+            wall_ms: wall_ms(),
+        };
+        let mut text = serde_json::to_string(&line).expect("a line is JSON");
+        text.push('\n');
+        (&self.file).write_all(text.as_bytes()).expect("a log can be written");
+    }
 }
 
 /// Reads a growing log: whole lines only, each once.

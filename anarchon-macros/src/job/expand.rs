@@ -3,6 +3,7 @@
 use anarchon_schedule::Dialect;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
+use syn::Type;
 use syn::spanned::Spanned as _;
 
 use super::args::{Number, Overlap};
@@ -20,7 +21,7 @@ pub(crate) fn expand(job: &Job) -> TokenStream {
     let options = options(job);
     let handler = handler(job);
     let data = data(job);
-    let assertions = assertions(&job.marked);
+    let assertions = assertions(job);
     quote! {
         #(#cfgs)*
         const _: () = {
@@ -125,11 +126,9 @@ fn data(job: &Job) -> TokenStream {
 /// Asks the backend that the crate named, or one that can do anything if it named none.
 ///
 /// The inner glob import finds the alias at the crate root when there is one; otherwise the name means the outer one.
-fn assertions(marked: &[Ident]) -> TokenStream {
-    if marked.is_empty() {
-        return TokenStream::new();
-    }
-    let asserts = marked.iter().map(|key| {
+/// What it also finds there must not change what an argument's type means, so that is named outside of it.
+fn assertions(job: &Job) -> TokenStream {
+    let options = job.marked.iter().map(|key| {
         let option = Ident::new(&key.to_string(), key.span());
         let supports = match key == "history_ttl" {
             true => quote_spanned!(key.span()=> supports_history_ttl::<__AnarchonBackend>()),
@@ -137,8 +136,21 @@ fn assertions(marked: &[Ident]) -> TokenStream {
         };
         quote_spanned!(key.span()=> const _: () = __anarchon::#supports;)
     });
+    let databases: Vec<&Type> = job.function.databases().collect();
+    // At the arguments, where the compiler then points.
+    let numbered = databases.iter().enumerate();
+    let names: Vec<Ident> = numbered.map(|(n, ty)| format_ident!("__AnarchonArgument{n}", span = ty.span())).collect();
+    let arguments = databases.iter().zip(&names).map(|(ty, name)| {
+        let taken = quote_spanned!(ty.span()=> taken_on::<__AnarchonBackend, #name>());
+        quote_spanned!(ty.span()=> const _: () = __anarchon::#taken;)
+    });
+    let asserts: Vec<TokenStream> = options.chain(arguments).collect();
+    if asserts.is_empty() {
+        return TokenStream::new();
+    }
     quote! {
         use __anarchon::fallback::__AnarchonBackend;
+        #(type #names = #databases;)*
         const _: () = {
             use crate::*;
             #(#asserts)*

@@ -253,15 +253,23 @@ impl Function {
 
     /// The `T` of the argument `Data<T>`, if there is exactly one.
     pub(crate) fn data(&self) -> Option<&Type> {
-        let mut found = self.arguments.iter().filter_map(|ty| {
-            let Type::Path(path) = ty else { return None };
-            let last = path.path.segments.last().filter(|last| last.ident == "Data")?;
-            let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
-            match arguments.args.first()? {
-                GenericArgument::Type(ty) => Some(ty),
-                _ => None,
-            }
-        });
+        let mut found = self.arguments.iter().filter_map(|ty| within("Data", ty));
         found.next().filter(|_| found.next().is_none())
+    }
+
+    /// The arguments `Finish<Db>`, which not every store can honour.
+    pub(crate) fn databases(&self) -> impl Iterator<Item = &Type> {
+        self.arguments.iter().filter(|ty| within("Finish", ty).is_some())
+    }
+}
+
+/// The `T` of a type that is written as `<name><T>`.
+fn within<'t>(name: &str, ty: &'t Type) -> Option<&'t Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last().filter(|last| last.ident == name)?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.first()? {
+        GenericArgument::Type(ty) => Some(ty),
+        _ => None,
     }
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Backend, ClaimBackend, ClaimOnly, DynStore, HistoryByAge, JobLimits, LeaseBackend, Leases, ServerInfo};
+use super::sql::TransactionalFinish;
+use super::{
+    Backend, ClaimBackend, ClaimOnly, DynStore, FinishIn, HistoryByAge, JobLimits, LeaseBackend, Leases, ServerInfo,
+};
 use crate::catalogue;
 use crate::error::{BackendError, BackendErrorKind, Error};
 use crate::run::{
@@ -83,6 +86,9 @@ macro_rules! common {
         fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
             self.0.check_job(limits)
         }
+        fn transactional_finish(&self) -> Option<TransactionalFinish<'_>> {
+            self.0.transactional_finish()
+        }
         async fn connect(&self) -> Result<ServerInfo, BackendError> {
             self.0.connect().await
         }
@@ -159,6 +165,9 @@ impl LeaseBackend for AnyBackend {
 
 /// Every store with leases that the catalogue knows trims by age.
 impl HistoryByAge for AnyBackend {}
+
+/// Which database it is, only the start of the program can tell.
+impl<Db> FinishIn<Db> for AnyBackend {}
 
 impl ClaimBackend for AnyClaimBackend {
     async fn claim(&self, claim: &SlotClaim) -> Result<Timed<SlotOutcome>, BackendError> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
+use super::sql::TransactionalFinish;
 use super::{Backend, ClaimBackend, ClaimOnly, JobLimits, LeaseBackend, Leases, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{
@@ -26,6 +27,7 @@ pub trait DynStore: Send + Sync + 'static {
     fn memory(&self) -> Option<Duration>;
     fn history_by_age(&self) -> bool;
     fn check_job(&self, limits: &JobLimits) -> Result<(), String>;
+    fn transactional_finish(&self) -> Option<TransactionalFinish<'_>>;
     fn connect(&self) -> BoxFuture<'_, Result<ServerInfo, BackendError>>;
     fn clock(&self) -> BoxFuture<'_, Result<Option<i64>, BackendError>>;
     fn register<'a>(
@@ -93,6 +95,9 @@ macro_rules! common {
         }
         fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
             self.0.check_job(limits)
+        }
+        fn transactional_finish(&self) -> Option<TransactionalFinish<'_>> {
+            self.0.transactional_finish()
         }
         fn connect(&self) -> BoxFuture<'_, Result<ServerInfo, BackendError>> {
             self.0.connect().boxed()

@@ -193,6 +193,12 @@ pub trait Backend: Send + Sync + 'static {
         async { Ok(()) }
     }
 
+    /// How a run is marked done inside a transaction of the user's own, on a store that is a SQL database; `Some` exactly
+    /// where [`FinishIn`] is implemented, and of that database.
+    fn transactional_finish(&self) -> Option<sql::TransactionalFinish<'_>> {
+        None
+    }
+
     /// Closes what the backend opened itself; a client that was passed in stays open.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
@@ -270,6 +276,10 @@ pub trait LeaseBackend: Backend<Strength = Leases> {
 
 /// A store that can trim history by age; `history_ttl` is available on it.
 pub trait HistoryByAge: Backend {}
+
+/// A store that is a database `Db` of sqlx, inside whose transactions its runs can be finished; `Finish<Db>` is available
+/// on it. [`Backend::transactional_finish`] says how.
+pub trait FinishIn<Db>: LeaseBackend {}
 
 async fn many<'a, T, R, F>(items: &'a [T], mut call: impl FnMut(&'a T) -> F + Send) -> Vec<R>
 where

@@ -91,11 +91,15 @@ pub(super) enum Reply {
     },
     Finishes {
         runs: Vec<u64>,
+        /// Whether the call was beside the usual ones.
+        alone: bool,
         sent: Duration,
         answers: Answers<FinishOutcome>,
     },
     Releases {
         runs: Vec<u64>,
+        /// Whether the call was beside the usual ones.
+        alone: bool,
         sent: Duration,
         answers: Answers<ReleaseOutcome>,
     },
@@ -432,8 +436,8 @@ impl Engine {
         match reply {
             Reply::Claims { ids, sent, answers } => self.claims_answered(ids, sent, answers, now),
             Reply::Beats { runs, sent, answers } => self.beats_answered(runs, sent, answers, now),
-            Reply::Finishes { runs, sent, answers } => self.finishes_answered(runs, sent, answers, now),
-            Reply::Releases { runs, sent, answers } => self.releases_answered(runs, sent, answers, now),
+            Reply::Finishes { runs, alone, sent, answers } => self.finishes_answered(runs, alone, sent, answers, now),
+            Reply::Releases { runs, alone, sent, answers } => self.releases_answered(runs, alone, sent, answers, now),
             Reply::Returns { tokens, sent, answers } => self.returns_answered(tokens, sent, answers, now),
             Reply::Active { asked, sent, answer } => self.active_read(&asked, sent, answer, now),
             Reply::Registered { sent, jobs, answer } => self.registered(sent, jobs, answer, now),

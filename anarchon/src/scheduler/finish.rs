@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::clocks::Now;
 use super::engine::{Answers, Engine, Reply, no_answer};
 use super::manual::Waiter;
-use super::runner::{Last, Run};
+use super::runner::{Last, NOT_COMMITTED, Run};
 use super::timer::Timer;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::Event;
-use crate::run::{AttemptStatus, FinishOutcome, ReleaseOutcome, Status, Timed};
+use crate::run::{AttemptStatus, Ending, Finish, FinishOutcome, ReleaseOutcome, Status, Timed};
 
 /// Ends that come within this time go together.
 const GATHER: Duration = Duration::from_millis(3);
@@ -52,12 +52,14 @@ impl Engine {
             }
             return;
         }
+        let mut settled = Vec::new();
         let (mut finishes, mut finished) = (Vec::new(), Vec::new());
         let (mut releases, mut released) = (Vec::new(), Vec::new());
         while finishes.len().max(releases.len()) < AT_ONCE {
             let Some(id) = self.finishing.waiting.pop_front() else { break };
             let Some(run) = self.runs.get_mut(&id).filter(|run| !run.saying) else { continue };
             match &run.last {
+                Some(last) if run.finish_called() => settled.push((id, last.clone())),
                 Some(Last::Finish(finish)) => {
                     finishes.push(finish.clone());
                     finished.push(id);
@@ -72,17 +74,38 @@ impl Engine {
             run.tries += 1;
         }
         let sent = now.boot;
+        settled.into_iter().for_each(|(id, last)| self.settle(id, last, now));
         if !finishes.is_empty() {
             self.finishing.under_way += 1;
             let store = Arc::clone(&self.store);
             let call = self.many_with_deadline(finishes.len(), async move { store.finish_many(&finishes).await });
-            self.calls.push(Box::pin(async move { Reply::Finishes { runs: finished, sent, answers: call.await } }));
+            let alone = false;
+            self.calls
+                .push(Box::pin(async move { Reply::Finishes { runs: finished, alone, sent, answers: call.await } }));
         }
         if !releases.is_empty() {
             self.finishing.under_way += 1;
             let store = Arc::clone(&self.store);
             let call = self.many_with_deadline(releases.len(), async move { store.release_many(&releases).await });
-            self.calls.push(Box::pin(async move { Reply::Releases { runs: released, sent, answers: call.await } }));
+            let alone = false;
+            self.calls
+                .push(Box::pin(async move { Reply::Releases { runs: released, alone, sent, answers: call.await } }));
+        }
+    }
+
+    /// Ends a run that a transaction of the user's was to mark done. That may still be open, or about to be rolled back,
+    /// and then this call waits for it: so it carries nothing else, and nothing else waits for it.
+    fn settle(&self, id: u64, last: Last, now: Now) {
+        let (store, sent, runs, alone) = (Arc::clone(&self.store), now.boot, vec![id], true);
+        match last {
+            Last::Finish(finish) => {
+                let call = self.many_with_deadline(1, async move { store.finish_many(&[finish]).await });
+                self.calls.push(Box::pin(async move { Reply::Finishes { runs, alone, sent, answers: call.await } }));
+            }
+            Last::Release(release) => {
+                let call = self.many_with_deadline(1, async move { store.release_many(&[release]).await });
+                self.calls.push(Box::pin(async move { Reply::Releases { runs, alone, sent, answers: call.await } }));
+            }
         }
     }
 
@@ -97,6 +120,7 @@ impl Engine {
     pub(super) fn finishes_answered(
         &mut self,
         runs: Vec<u64>,
+        alone: bool,
         sent: Duration,
         answers: Answers<FinishOutcome>,
         now: Now,
@@ -113,12 +137,15 @@ impl Engine {
                 Err(error) => self.ending_failed(id, &error, sent, now),
             }
         }
-        self.call_ended(now);
+        if !alone {
+            self.call_ended(now);
+        }
     }
 
     pub(super) fn releases_answered(
         &mut self,
         runs: Vec<u64>,
+        alone: bool,
         sent: Duration,
         answers: Answers<ReleaseOutcome>,
         now: Now,
@@ -129,19 +156,40 @@ impl Engine {
                     self.store_said(store_ms, sent, now);
                     match value {
                         ReleaseOutcome::Released => self.handed_over(id, now),
-                        ReleaseOutcome::Lost => self.lose(id, now),
+                        ReleaseOutcome::Lost => self.not_released(id, now),
                     }
                 }
                 Err(error) => self.ending_failed(id, &error, sent, now),
             }
         }
-        self.call_ended(now);
+        if !alone {
+            self.call_ended(now);
+        }
+    }
+
+    /// What was to be handed over is not this instance's any more; or it is done, by a transaction of the user's.
+    fn not_released(&mut self, id: u64, now: Now) {
+        let (instance, store_now) = (self.instance.clone(), self.store_ms(now));
+        match self.runs.get_mut(&id).filter(|run| run.finish_called()) {
+            Some(run) => {
+                let ending = Ending::Failed(NOT_COMMITTED.to_owned());
+                let finish = Finish::new(run.key.clone(), run.token, ending, instance, store_now);
+                run.last = Some(Last::Finish(Finish { unless_done: true, retention: run.job.retention, ..finish }));
+                run.saying = false;
+                self.say_last(id, now);
+            }
+            None => self.lose(id, now),
+        }
     }
 
     fn recorded(&mut self, id: u64, run_status: Status, retry_in: Option<Duration>, now: Now) {
         let Some(run) = self.forget_run(id) else { return };
         let Some(Last::Finish(finish)) = run.last else { return };
-        let (status, error) = (finish.ending.status(), finish.ending.error());
+        // It may have been marked done before, by a transaction of the user's.
+        let (status, error) = match run_status {
+            Status::Done => (AttemptStatus::Done, None),
+            _ => (finish.ending.status(), finish.ending.error()),
+        };
         match status {
             AttemptStatus::Done => tracing::debug!(run = %run.key, attempt = run.win.attempt, "done"),
             _ => tracing::warn!(

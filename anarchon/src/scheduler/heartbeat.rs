@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::clocks::Now;
 use super::engine::{Answers, Engine, Reply};
+use super::runner::Run;
 use super::timer::Timer;
 use crate::context::CancelReason;
 use crate::run::{Beat, BeatOutcome};
@@ -26,16 +27,24 @@ impl Engine {
     }
 
     pub(super) fn heartbeat(&mut self, now: Now) {
-        let held = self.runs.iter().filter(|(_, run)| !run.lost && !run.abandoned);
-        let (runs, beats): (Vec<(u64, Token)>, Vec<Beat>) = held
-            .map(|(id, run)| ((*id, run.token), Beat::new(run.key.clone(), run.token, self.settings.lease)))
-            .unzip();
-        if runs.is_empty() {
+        if !self.runs.values().any(|run| !run.lost && !run.abandoned) {
             self.beating = false;
             return;
         }
+        let (runs, beats): (Vec<(u64, Token)>, Vec<Beat>) = self
+            .beatable()
+            .map(|(id, run)| ((*id, run.token), Beat::new(run.key.clone(), run.token, self.settings.lease)))
+            .unzip();
         self.timers.set(now.boot + self.settings.heartbeat(), Timer::Heartbeat);
-        self.send_beats(runs, beats, now);
+        if !runs.is_empty() {
+            self.send_beats(runs, beats, now);
+        }
+    }
+
+    /// The runs whose leases are kept. One whose row a transaction of the user's may have locked is left out: the beats
+    /// of all others would wait with it.
+    fn beatable(&self) -> impl Iterator<Item = (&u64, &Box<Run>)> {
+        self.runs.iter().filter(|(_, run)| !run.lost && !run.abandoned && !run.finish_open())
     }
 
     fn send_beats(&self, runs: Vec<(u64, Token)>, beats: Vec<Beat>, now: Now) {
@@ -67,6 +76,8 @@ impl Engine {
             let Some(run) = self.runs.get_mut(&id) else { continue };
             match outcome {
                 BeatOutcome::Alive => run.renewed(sent + self.settings.lease, self.settings.margin()),
+                // It may be done, by a transaction of the user's, whose own call has told, or will tell.
+                BeatOutcome::Lost if run.finish_open() => {}
                 BeatOutcome::Lost => self.lease_lost(id, now),
                 BeatOutcome::Locked => {}
             }
@@ -88,10 +99,7 @@ impl Engine {
     pub(super) fn beat_unrenewed(&mut self, now: Now) {
         self.beating_again = false;
         let fresh = self.settings.lease - self.settings.heartbeat();
-        let unrenewed = self
-            .runs
-            .iter()
-            .filter(|(_, run)| !run.lost && !run.abandoned && run.lease_until.saturating_sub(now.boot) <= fresh);
+        let unrenewed = self.beatable().filter(|(_, run)| run.lease_until.saturating_sub(now.boot) <= fresh);
         let (runs, beats): (Vec<(u64, Token)>, Vec<Beat>) = unrenewed
             .map(|(id, run)| ((*id, run.token), Beat::new(run.key.clone(), run.token, self.settings.lease)))
             .unzip();

@@ -38,7 +38,8 @@ use self::launch::Handle;
 use crate::backend::AnyStrength;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::extract::Handler;
+use crate::extract::{Handler, TakenOn};
+use crate::option::On;
 use crate::run::{ActiveRun, AttemptRecord, Pause, Record};
 use crate::slot::{InstanceId, JobName, Slot};
 
@@ -95,6 +96,8 @@ pub struct JobInfo {
     pub next: Option<Slot>,
 }
 
+impl<B> On<B> for Scheduler<B> {}
+
 impl<B: AnyStrength> Scheduler<B> {
     /// Begins to build a scheduler on `backend`.
     pub fn builder(backend: B) -> SchedulerBuilder<B> {
@@ -128,35 +131,47 @@ impl<B> Scheduler<B> {
     /// A job on a grid of `interval` from the Unix epoch, so that every instance computes the same slots; `"7d"` falls
     /// on Thursdays, which `.offset(…)` shifts. Ends with `.add().await`.
     #[track_caller]
-    pub fn every<Args, H: Handler<Args>>(
+    pub fn every<Args, H: Handler<Args>, T>(
         &self,
         name: impl Into<String>,
         interval: impl crate::duration::IntoDuration,
         handler: H,
-    ) -> JobBuilder<'_, B, kind::Every> {
+    ) -> JobBuilder<'_, B, kind::Every>
+    where
+        Self: On<T>,
+        Args: TakenOn<T>,
+    {
         JobBuilder::every(self, name.into(), interval, crate::extract::BoxHandler::new(handler))
     }
 
     /// A job by a cron line of 5 fields, or 6 with seconds first. Ends with `.add().await`.
     #[track_caller]
-    pub fn cron<Args, H: Handler<Args>>(
+    pub fn cron<Args, H: Handler<Args>, T>(
         &self,
         name: impl Into<String>,
         expression: impl Into<String>,
         handler: H,
-    ) -> JobBuilder<'_, B, kind::Cron> {
+    ) -> JobBuilder<'_, B, kind::Cron>
+    where
+        Self: On<T>,
+        Args: TakenOn<T>,
+    {
         JobBuilder::cron(self, name.into(), expression.into(), crate::extract::BoxHandler::new(handler))
     }
 
     /// A job that runs once: `time` is a local time such as `"2027-01-01T00:00:00"` in the job's zone, or one with an
     /// offset of its own. Ends with `.add().await`.
     #[track_caller]
-    pub fn at<Args, H: Handler<Args>>(
+    pub fn at<Args, H: Handler<Args>, T>(
         &self,
         name: impl Into<String>,
         time: impl Into<String>,
         handler: H,
-    ) -> JobBuilder<'_, B, kind::At> {
+    ) -> JobBuilder<'_, B, kind::At>
+    where
+        Self: On<T>,
+        Args: TakenOn<T>,
+    {
         JobBuilder::at(self, name.into(), time.into(), crate::extract::BoxHandler::new(handler))
     }
 

@@ -23,6 +23,9 @@ use crate::job::Job;
 use crate::run::{AttemptStatus, Ending, Finish, Reason, Release, RunKey};
 use crate::slot::{Slot, Token};
 
+/// The error of a handler that began to finish its run by itself and then returned without having done so.
+pub(super) const NOT_COMMITTED: &str = "the transaction was not committed";
+
 /// An error text is cut to this many bytes.
 const LONGEST_ERROR: usize = 4096;
 
@@ -95,6 +98,16 @@ impl Run {
         self.reins.0.0.signals.set_fence(self.lease_until.saturating_sub(margin));
     }
 
+    /// Whether a transaction of the user's was to mark it done: then only the store knows.
+    pub(super) fn finish_called(&self) -> bool {
+        self.reins.0.0.signals.finish_called()
+    }
+
+    /// Whether such a transaction may have its row locked.
+    pub(super) fn finish_open(&self) -> bool {
+        self.reins.0.0.signals.finish_open()
+    }
+
     /// Whether another instance may start it again after a stop.
     pub(super) fn can_hand_over(&self, leases: bool) -> bool {
         leases && self.key.manual.is_none() && self.win.max_attempts > 1
@@ -153,7 +166,12 @@ impl Engine {
         self.starting.push(Starting {
             clock: Arc::clone(&self.clock),
             job: Arc::clone(&job),
-            parts: RunParts { context, state: Arc::clone(&self.state), data: job.data.clone() },
+            parts: RunParts {
+                context,
+                state: Arc::clone(&self.state),
+                data: job.data.clone(),
+                store: Arc::clone(&self.store),
+            },
             span: tracing::info_span!("run", job = %key.job, slot = %key.slot, attempt = win.attempt),
             report: Report { run: id, to: self.inputs.clone(), said: false },
         });
@@ -280,8 +298,9 @@ impl Engine {
         let key = run.key.clone();
         let finish = |ending, last| {
             let retention = run.job.retention;
+            let unless_done = run.finish_called();
             let finish = Finish::new(key.clone(), run.token, ending, instance, store_now);
-            Some(Last::Finish(Finish { last, retention, ..finish }))
+            Some(Last::Finish(Finish { last, unless_done, retention, ..finish }))
         };
         // A handler that a dying runtime drops is given up like one that stop() drops.
         let reason = match (&ended, run.cancelled) {
@@ -290,6 +309,7 @@ impl Engine {
             (_, reason) => reason,
         };
         let last = match (ended, reason) {
+            (Ended::Ok, _) if run.finish_called() => finish(Ending::Failed(NOT_COMMITTED.to_owned()), false),
             (Ended::Ok, _) => finish(Ending::Done, false),
             (Ended::Failed(text), None) => finish(Ending::Failed(text), false),
             (Ended::Dropped | Ended::Fenced, None) => None,

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::backend::{Backend, JobLimits, LeaseBackend, Leases, ServerInfo};
+use crate::backend::sql::TransactionalFinish;
+use crate::backend::{Backend, FinishIn, JobLimits, LeaseBackend, Leases, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
@@ -249,6 +250,9 @@ impl<B: LeaseBackend + Clone> Backend for FaultyBackend<B> {
     fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
         self.inner.check_job(limits)
     }
+    fn transactional_finish(&self) -> Option<TransactionalFinish<'_>> {
+        self.inner.transactional_finish()
+    }
     async fn connect(&self) -> Result<ServerInfo, BackendError> {
         self.call(Verb::Connect, self.inner.connect()).await
     }
@@ -330,3 +334,5 @@ impl<B: LeaseBackend + Clone> LeaseBackend for FaultyBackend<B> {
         self.call(Verb::Pause, self.inner.paused(job)).await
     }
 }
+
+impl<Db, B: FinishIn<Db> + Clone> FinishIn<Db> for FaultyBackend<B> {}

@@ -5,6 +5,8 @@ mod clock;
 pub mod conformance;
 pub mod differential;
 mod faulty;
+mod played;
 
 pub use clock::ManualClock;
 pub use faulty::{Fault, FaultyBackend, Verb};
+pub use played::PlayedFinish;

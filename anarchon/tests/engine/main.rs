@@ -5,6 +5,7 @@
 
 mod claims;
 mod clocks;
+mod finishing;
 mod freezes;
 mod leases;
 mod manual;

@@ -8,6 +8,7 @@ mod blocking;
 mod catch_up;
 mod crash;
 mod deploy;
+mod effects;
 mod failure;
 mod files;
 mod freeze;

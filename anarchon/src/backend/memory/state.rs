@@ -359,7 +359,8 @@ impl JobState {
             return outcome;
         }
         let ended = ended_as(&self.attempts, &finish.run, finish.token);
-        if ended == Some(finish.ending.status()) { run.finished(now) } else { FinishOutcome::Lost }
+        let done = finish.unless_done && ended == Some(AttemptStatus::Done);
+        if done || ended == Some(finish.ending.status()) { run.finished(now) } else { FinishOutcome::Lost }
     }
 
     pub(super) fn release(&mut self, release: &Release, now: i64) -> ReleaseOutcome {

@@ -66,4 +66,4 @@ impl From<MySqlPool> for MySqlBackend {
     }
 }
 
-front!(MySqlBackend);
+front!(MySqlBackend, sqlx::MySql, |_| true);

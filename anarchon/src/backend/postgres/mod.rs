@@ -17,8 +17,8 @@ use tokio::sync::{Mutex, OnceCell};
 
 pub use self::dialect::PostgresDialect;
 use super::sql::clients::SqlxPostgres;
-use super::sql::{DEFAULT_TABLE, SqlBackend, SqlClient as _, Statement, Tables};
-use super::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
+use super::sql::{DEFAULT_TABLE, SqlBackend, SqlClient as _, Statement, Tables, TransactionalFinish};
+use super::{Backend, FinishIn, HistoryByAge, LeaseBackend, Leases, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
@@ -226,6 +226,11 @@ impl Backend for PostgresBackend {
         self.store().await?.trim(jobs).await
     }
 
+    fn transactional_finish(&self) -> Option<TransactionalFinish<'_>> {
+        // Its tables are known once it has connected.
+        self.store.get().map(TransactionalFinish::new::<sqlx::Postgres, _, _>)
+    }
+
     async fn close(&self) {
         self.client.close().await;
     }
@@ -279,3 +284,5 @@ impl LeaseBackend for PostgresBackend {
 }
 
 impl HistoryByAge for PostgresBackend {}
+
+impl FinishIn<sqlx::Postgres> for PostgresBackend {}

@@ -6,6 +6,7 @@
 //! | claim, manual claim | job, what was decided, the clock; the run's status, `until_ms`, `max_attempts`, latest attempt, its fence and reason, slot; the status of an ended attempt with the claim's token; slot, id and `until_ms` of a run in the way (one row for each of these, or one row) |
 //! | heartbeat | the number of the request, the clock, 1 if it was renewed, 2 if the row is locked |
 //! | finish, release | the number of the request, the clock, the run's status and `until_ms`, the status of the ended attempt with that token |
+//! | finish within a transaction | the number of the request, the clock, 1 if it was marked, the status of the ended attempt with that token |
 //! | active | the clock; job, slot, id, status, number, `until_ms` and the instance of the latest attempt (NULLs if there is no run) |
 //! | register | job, ident, touched, floor, fingerprint, instance, and the last three as they were before |
 
@@ -188,8 +189,10 @@ pub(super) fn beats(rows: &[Row], requests: usize) -> Read<Vec<Timed<BeatOutcome
 pub(super) fn finishes(rows: &[Row], finishes: &[Finish]) -> Read<Vec<Timed<FinishOutcome>>> {
     let outcome = |(row, finish): (&Row, &Finish)| {
         let now = row.int(1)?;
+        let ended = attempt_status(row, 4)?;
         // Written by this packet or by an earlier copy of it: either way the attempt has ended as it says.
-        if attempt_status(row, 4)? != Some(finish.ending.status()) {
+        let done_before = finish.unless_done && ended == Some(AttemptStatus::Done);
+        if !done_before && ended != Some(finish.ending.status()) {
             return Ok(Timed::at(FinishOutcome::Lost, now));
         }
         let (run, until) = (status(row, 2)?, row.int(3)?);

@@ -29,6 +29,10 @@ pub enum Verb<'a> {
     Heartbeat(&'a [Beat], i64),
     /// Ends of attempts.
     Finish(&'a [Finish]),
+    /// The end of an attempt that went well, inside a transaction of the user's own; the second value is the number that
+    /// marks the row. What the statements are sent in must not be assumed: they take the row's lock, and begin, set and
+    /// end nothing.
+    FinishWithin(&'a Finish, i64),
     /// Hand-overs and returns.
     Release(&'a [Release]),
     /// Registrations, each of another job; the second value is `forget_after` in ms.

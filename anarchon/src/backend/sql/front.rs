@@ -1,8 +1,9 @@
 //! The backends that users name are a [`SqlBackend`](super::SqlBackend) with its client and dialect chosen.
 
-/// Passes every call of the contract on to the [`SqlBackend`](super::SqlBackend) inside.
+/// Passes every call of the contract on to the [`SqlBackend`](super::SqlBackend) inside. With a database of sqlx, runs can
+/// be finished inside its transactions, where the predicate holds: that the application has a way to the same database.
 macro_rules! front {
-    ($backend:ty) => {
+    ($backend:ty $(, $database:ty, $shared:expr)?) => {
         const _: () = {
             use std::time::Duration;
 
@@ -63,10 +64,18 @@ macro_rules! front {
                     self.0.trim(jobs).await
                 }
 
+                $(fn transactional_finish(&self) -> Option<$crate::backend::sql::TransactionalFinish<'_>> {
+                    let shared: fn(&_) -> bool = $shared;
+                    let finish = || $crate::backend::sql::TransactionalFinish::new::<$database, _, _>(&self.0);
+                    shared(self.0.client()).then(finish)
+                })?
+
                 async fn close(&self) {
                     self.0.close().await;
                 }
             }
+
+            $(impl $crate::backend::FinishIn<$database> for $backend {})?
 
             impl LeaseBackend for $backend {
                 async fn claim(&self, claim: &RunClaim) -> Result<Timed<ClaimOutcome>, BackendError> {

@@ -87,6 +87,25 @@ impl<D: SqlDialect> Sql<'_, D> {
         statements
     }
 
+    /// Ends an attempt that went well inside a transaction that somebody else began. The first statement takes the lock
+    /// of the run's row, as others may work on it meanwhile, and marks it, so that the last one can tell what this call
+    /// did from what an earlier one did.
+    #[cfg_attr(not(feature = "_sqlx"), allow(dead_code, reason = "no store that is compiled in has a use for it"))]
+    pub(super) fn finish_within(&self, finish: &Finish, mark: i64) -> Vec<Statement> {
+        let mut values = vec![mark.into()];
+        values.extend(run(&finish.run).into_iter().chain([finish.token.to_string().into()]));
+        let lock = format!(
+            "UPDATE {runs} AS r SET mark = ? WHERE {matching}",
+            runs = self.tables.runs,
+            matching = self.matching("r", ATTEMPT, 1),
+        );
+        let mut statements = vec![Statement::new(lock, values)];
+        statements.extend(self.end(&[finish]));
+        let what = "CASE WHEN r.mark = ? THEN 1 ELSE 0 END, a.status";
+        statements.push(self.read_back(std::iter::once((&finish.run, finish.token)), 1, what, vec![mark.into()]));
+        statements
+    }
+
     /// Which rows of a table are among `size` requests.
     fn matching(&self, alias: &str, columns: &[(&str, Column)], size: usize) -> String {
         if size == 1 {

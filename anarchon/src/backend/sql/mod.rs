@@ -13,7 +13,8 @@ mod claim;
 mod client;
 pub mod clients;
 mod dialect;
-#[cfg(any(feature = "mysql", feature = "libsql"))]
+mod finish;
+#[cfg(any(feature = "sqlite", feature = "mysql", feature = "libsql"))]
 mod front;
 mod history;
 mod lease;
@@ -44,7 +45,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use self::claim::ClaimTexts;
 pub use self::client::{Row, SqlClient, SqlError, Statement, Value};
 pub use self::dialect::{Among, Column, SqlDialect, Verb, hex};
-#[cfg(any(feature = "mysql", feature = "libsql"))]
+pub use self::finish::TransactionalFinish;
+#[cfg(feature = "_sqlx")]
+pub use self::finish::{Finish, FinishDatabase, FinishError};
+#[cfg(any(feature = "sqlite", feature = "mysql", feature = "libsql"))]
 pub(crate) use self::front::front;
 pub use self::schema::create_tables;
 pub use self::tables::Tables;

@@ -42,6 +42,8 @@ pub mod register;
 pub mod retry;
 mod support;
 pub mod trim;
+#[cfg(feature = "_sqlx")]
+pub mod within;
 
 use std::future::Future;
 use std::time::Duration;
@@ -85,6 +87,22 @@ pub trait Fixture: Send + Sync + 'static {
     fn clean_up(&self) -> impl Future<Output = ()> + Send {
         async {}
     }
+}
+
+/// A [`Fixture`] whose runs can be finished inside transactions of the user's own.
+#[cfg(feature = "_sqlx")]
+pub trait Transactions: Fixture<Backend: crate::backend::FinishIn<Self::Db>> {
+    /// The database of sqlx.
+    type Db: crate::backend::sql::FinishDatabase;
+
+    /// Whether a transaction locks the rows that it writes, and leaves others to other writers.
+    const LOCKS_ROWS: bool;
+
+    /// A transaction on the same database, begun on a connection that is not the store's.
+    fn begin(&self) -> impl Future<Output = sqlx::Transaction<'static, Self::Db>> + Send;
+
+    /// One whose isolation level is stricter than READ COMMITTED, where there are levels.
+    fn begin_stricter(&self) -> impl Future<Output = Option<sqlx::Transaction<'static, Self::Db>>> + Send;
 }
 
 /// The fixture of a backend whose clones share one store.
@@ -360,6 +378,34 @@ macro_rules! history_by_age_conformance {
     };
 }
 
+/// Makes one test per rule about transactions of the user's own, for a backend that implements
+/// [`FinishIn`](crate::backend::FinishIn) and a fixture with [`Transactions`].
+/// See [`testing::conformance`](crate::testing::conformance).
+#[cfg(feature = "_sqlx")]
+#[macro_export]
+macro_rules! transactional_finish_conformance {
+    ($(#[$attribute:meta])* $store:ident, $fixture:expr $(,)?) => {
+        $crate::__conformance_module! {
+            [$(#[$attribute])*] $store, $fixture,
+            within {
+                a_commit_makes_the_run_done
+                a_rollback_leaves_the_run_running
+                a_committed_end_is_told_like_any_other
+                a_retried_run_can_be_committed
+                a_runner_that_lost_its_run_is_refused
+                a_lease_that_is_over_and_was_not_taken_over_is_no_hindrance
+                what_is_not_open_cannot_be_committed
+                a_second_call_is_refused
+                an_end_unless_done_finds_what_was_committed
+                a_manual_run_can_be_committed
+                a_late_commit_and_a_takeover_exclude_each_other
+                an_open_transaction_holds_up_nobody_else
+                a_stricter_isolation_is_refused
+            }
+        }
+    };
+}
+
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __conformance_module {
@@ -405,7 +451,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Each topic's source, to be held against the lists of the macros.
-    const TOPICS: [(&str, &str); 15] = [
+    const TOPICS: [(&str, &str); 16] = [
         ("claim", include_str!("claim.rs")),
         ("claim_only", include_str!("claim_only.rs")),
         ("fuzz", include_str!("fuzz.rs")),
@@ -421,6 +467,7 @@ mod tests {
         ("register", include_str!("register.rs")),
         ("retry", include_str!("retry.rs")),
         ("trim", include_str!("trim.rs")),
+        ("within", include_str!("within.rs")),
     ];
 
     #[test]

@@ -103,6 +103,11 @@ impl SqlxSqlite {
         Self { busy_timeout: Some(timeout), ..self }
     }
 
+    /// Whether the application has a way to the same database.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.source, Source::File { .. } | Source::Memory(_))
+    }
+
     fn path(&self) -> Option<&Path> {
         match &self.source {
             Source::File { options, .. } => Some(options.get_filename()),
