@@ -4,6 +4,8 @@
 #![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 mod differential;
+mod failures;
+mod locks;
 
 use anarchon::MySqlBackend;
 use anarchon::testing::conformance::Fixture;
