@@ -23,7 +23,8 @@ async fn store() -> Option<(Database, MySqlBackend, MySqlConnection)> {
 }
 
 async fn lock(other: &mut MySqlConnection, name: &str) {
-    let sql = "SELECT slot FROM anarchon_runs WHERE job = ? FOR UPDATE";
+    // All of its columns: an index that had those would be locked whole by MariaDB.
+    let sql = "SELECT * FROM anarchon_runs WHERE job = ? FOR UPDATE";
     let rows = sqlx::query(sql).bind(name.as_bytes()).fetch_all(other).await.expect("a lock");
     assert!(!rows.is_empty(), "there is no run of {name}");
 }
@@ -94,6 +95,26 @@ async fn one_locked_run_costs_no_other_its_lease() {
 }
 
 #[tokio::test]
+async fn heartbeats_beside_each_other_lock_their_own_runs_alone() {
+    const INSTANCES: usize = 4;
+    let Some((_database, backend, _other)) = store().await else { return };
+    let claims: Vec<_> = (0..INSTANCES * 2).map(|n| claim(&format!("job-{n}"), 1)).collect();
+    assert!(backend.claim_many(&claims).await.into_iter().all(|won| self::won(&won.expect("an answer").value)));
+    let instance = async |mine: &[anarchon::run::RunClaim]| {
+        for round in 1..=40 {
+            let beats: Vec<Beat> = mine.iter().map(|c| Beat::new(c.key(), c.token, LONG * (8 + round))).collect();
+            let answers = backend.heartbeat_many(&beats).await;
+            for answer in answers {
+                assert_eq!(answer.expect("an answer").value, BeatOutcome::Alive, "round {round}");
+            }
+        }
+    };
+    let mut mine = claims.chunks(2);
+    let mut next = || instance(mine.next().expect("as many as instances"));
+    tokio::join!(next(), next(), next(), next());
+}
+
+#[tokio::test]
 async fn a_trim_passes_over_what_is_locked() {
     let Some((_database, backend, mut other)) = store().await else { return };
     for name in ["a", "b"] {
@@ -124,7 +145,7 @@ async fn a_finish_waits_for_the_run_and_a_job_that_is_held_is_busy() {
         unlock(&mut other).await;
     });
     ended.expect("an end, after a wait");
-    other.execute("SELECT job FROM anarchon_runs_jobs WHERE job = 'a' FOR UPDATE").await.expect("a lock");
+    other.execute("SELECT * FROM anarchon_runs_jobs WHERE job = 'a' FOR UPDATE").await.expect("a lock");
     let next = claim("a", 2);
     let error = backend.claim(&next).await.expect_err("the job is held for longer than anybody waits");
     assert_eq!(error.kind(), BackendErrorKind::Busy, "{error}");

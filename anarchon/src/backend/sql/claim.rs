@@ -198,13 +198,13 @@ impl<D: SqlDialect> Sql<'_, D> {
         format!(
             "INSERT INTO {attempts} ({OPEN_ATTEMPT}, status, ended_at) \
              SELECT r.job, r.id, r.slot, r.token, r.attempt, r.fence, r.reason, r.instance_id, r.claimed_at, \
-             'lost', j.c_now FROM {stage} j CROSS JOIN {runs} r \
+             'lost', j.c_now FROM {stage} j {runs} \
              WHERE {staged} AND r.open_job = j.job AND r.token IS NOT NULL AND {ACTS} \
              AND ({closed} OR (j.c_do = 'take' AND r.id = '' AND r.slot = j.c_slot)){lock}",
             lock = self.lock_free("r"),
             attempts = t.attempts,
             stage = self.stage(),
-            runs = t.runs,
+            runs = self.dialect.look_up(&t.runs, "r", true),
             staged = self.staged(size),
             closed = closed_now("r"),
         )
