@@ -236,13 +236,14 @@ impl<D: SqlDialect> Sql<'_, D> {
             closed = closed_now(r),
             superseded = superseded(r),
         );
-        let also = format!(
-            "EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {ACTS} AND ({closed} OR {superseded})){recorded}",
+        let step = self.there_is(&format!(
+            "{stage} j WHERE {of} AND {ACTS} AND ({closed} OR {superseded})",
             stage = self.stage(),
             of = self.stage_of(r),
             closed = closed_now(r),
             superseded = superseded(r),
-        );
+        ));
+        let also = format!("{step}{recorded}");
         self.update_open(set, size, also)
     }
 
@@ -286,11 +287,10 @@ impl<D: SqlDialect> Sql<'_, D> {
             format!("last_token = {token}"),
             format!("token = {token}"),
         ];
-        let also = format!(
-            "EXISTS (SELECT 1 FROM {stage} j WHERE {of_run} AND (\
-               ({r}.id = '' AND {r}.slot = j.c_slot AND j.c_do IN ('again', 'take')) \
-               OR ({r}.id = j.c_token AND j.c_do = 'again manual')))"
-        );
+        let also = self.there_is(&format!(
+            "{stage} j WHERE {of_run} AND (({r}.id = '' AND {r}.slot = j.c_slot AND j.c_do IN ('again', 'take')) \
+               OR ({r}.id = j.c_token AND j.c_do = 'again manual'))"
+        ));
         self.update_open(set.join(", "), size, also)
     }
 

@@ -124,12 +124,13 @@ impl<D: SqlDialect> Sql<'_, D> {
             attempts = d.look_up(&t.attempts, "h", false),
             staged = self.staged(size),
         );
-        let beyond = format!(
-            "r.open_job IS NULL AND EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {ended} < j.c_now - j.c_limit \
-               AND (r.slot < j.c_floor OR {ended} < j.c_now - j.c_within))",
+        let of_job = self.there_is(&format!(
+            "{stage} j WHERE {of} AND {ended} < j.c_now - j.c_limit \
+               AND (r.slot < j.c_floor OR {ended} < j.c_now - j.c_within)",
             stage = self.stage(),
             of = self.stage_of("r"),
-        );
+        ));
+        let beyond = format!("r.open_job IS NULL AND {of_job}");
         let marked = d.update_among(
             Among { lock: locked, ..Among::new(&t.runs, RUN_KEY, Statement::new(led_to, named.clone())) },
             Statement::new("mark = ?", vec![mark.into()]),

@@ -42,6 +42,16 @@ impl<D: SqlDialect> Sql<'_, D> {
         )
     }
 
+    /// Whether there is a row, which is looked up by its key: `rows` is what follows `FROM`. It is worded so that an update
+    /// does not become a join that goes through, and locks, a whole table.
+    pub(super) fn there_is(&self, rows: &str) -> String {
+        if self.locks_rows() {
+            format!("(SELECT count(*) FROM {rows}) > 0")
+        } else {
+            format!("EXISTS (SELECT 1 FROM {rows})")
+        }
+    }
+
     /// The update of unfinished runs, called `alias`: those of which `among` is true by an index and which are not locked.
     pub(super) fn update_runs(
         &self,
