@@ -88,7 +88,11 @@ impl<D> LibsqlClient<D> {
             };
             let answer =
                 answer.unwrap_or_else(|_| Err(state.error(BackendErrorKind::Unknown, "the runtime has ended")));
-            if answer.is_ok() {
+            // Where the server has answered, the connection is whole. What it began is undone: no stream goes on.
+            let answered =
+                |error: &SqlError| matches!(error.kind(), BackendErrorKind::Refused | BackendErrorKind::Busy);
+            if answer.as_ref().err().is_none_or(answered) {
+                connection.reset().await;
                 *turn = Some(connection);
             }
             answer
