@@ -173,6 +173,28 @@ async fn each_verb_is_one_round_trip() {
 }
 
 #[tokio::test]
+async fn the_settings_of_a_server_change_nothing() {
+    let Some(server) = MariaDb::own() else { return };
+    let database = server.database();
+    let mut root = MySqlConnection::connect(database.url()).await.expect("a connection");
+    for setting in [
+        "time_zone = '+05:00'",
+        "sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES'",
+        "tx_isolation = 'SERIALIZABLE'",
+        "character_set_server = 'latin1'",
+        "innodb_strict_mode = OFF",
+    ] {
+        run(&mut root, &format!("SET GLOBAL {setting}")).await;
+    }
+    let backend = MySqlBackend::new(database.url());
+    backend.connect().await.expect("a store");
+    let off = backend.clock().await.expect("a time").expect("it has a clock") - tests::wall_ms();
+    assert!(off.unsigned_abs() < 60_000, "its clock is {off} ms off");
+    keeps_hostile_texts(&backend).await;
+    race(|| MySqlBackend::new(database.url()), 30, 20);
+}
+
+#[tokio::test]
 async fn the_tables_of_a_newer_release_are_refused() {
     let Some(server) = MariaDb::shared() else { return };
     let database = server.database();
