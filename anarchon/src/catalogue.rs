@@ -140,3 +140,21 @@ fn known() -> String {
     schemes.sort();
     schemes.join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_has_a_driver_or_is_told_its_feature() {
+        for (scheme, feature) in KNOWN {
+            match DRIVERS.iter().find(|driver| driver.schemes.contains(scheme)) {
+                Some(driver) => assert_eq!(driver.feature, Some(*feature)),
+                None => {
+                    let error = open(&format!("{scheme}://host/db")).err().expect("no driver").to_string();
+                    assert!(error.contains(&format!("`{scheme}:` needs the cargo feature `{feature}`")), "{error}");
+                }
+            }
+        }
+    }
+}

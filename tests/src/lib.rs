@@ -7,6 +7,7 @@
 #![cfg(unix)]
 #![allow(clippy::expect_used, reason = "this crate serves tests, where a panic is how a failure is told")]
 
+pub mod backends;
 mod binary;
 pub mod check;
 mod client;

@@ -4,24 +4,30 @@
 #![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 mod differential;
+mod failures;
+mod locks;
 
 use anarchon::MySqlBackend;
 use anarchon::testing::conformance::Fixture;
 use tests::servers::{Database, MariaDb};
 
-/// A database of a test's own.
-struct OwnDatabase(Database);
+/// A database of a test's own, if there is a server.
+struct OwnDatabase(Option<Database>);
 
 impl Fixture for OwnDatabase {
     type Backend = MySqlBackend;
 
+    fn is_there(&self) -> bool {
+        self.0.is_some()
+    }
+
     async fn backend(&self) -> MySqlBackend {
-        MySqlBackend::new(self.0.url())
+        MySqlBackend::new(self.0.as_ref().expect("a database").url())
     }
 }
 
 async fn fixture() -> OwnDatabase {
-    OwnDatabase(MariaDb::shared().expect("a MariaDB").database())
+    OwnDatabase(MariaDb::shared().map(MariaDb::database))
 }
 
 anarchon::lease_conformance!(mariadb, fixture);

@@ -43,8 +43,13 @@ impl Default for MySqlDialect {
 fn led_to(among: &Among<'_>) -> String {
     let Among { table, alias, key, keys, lock } = among;
     let named = if alias == table { String::new() } else { format!(" {alias}") };
+    let index = if *key == ["open_job"] { "open_job" } else { "PRIMARY" };
     let on: Vec<String> = key.iter().map(|column| format!("{alias}.{column} = led.{column}")).collect();
-    format!("({} {APART}{lock}) led STRAIGHT_JOIN {table}{named} ON {}", keys.sql, on.join(" AND "))
+    format!(
+        "({} {APART}{lock}) led STRAIGHT_JOIN {table}{named} FORCE INDEX ({index}) ON {}",
+        keys.sql,
+        on.join(" AND ")
+    )
 }
 
 impl SqlDialect for MySqlDialect {
@@ -85,6 +90,11 @@ impl SqlDialect for MySqlDialect {
         Some(if pass_locked { "FOR UPDATE SKIP LOCKED" } else { "FOR UPDATE" }.to_owned())
     }
 
+    fn look_up(&self, table: &str, alias: &str, open_job: bool) -> String {
+        let index = if open_job { "open_job" } else { "PRIMARY" };
+        format!("STRAIGHT_JOIN {table} {alias} FORCE INDEX ({index})")
+    }
+
     /// A join goes from the rows that were found to those of the table; with `IN` the whole table would be gone through,
     /// and locked.
     fn update_among(&self, update: Among<'_>, set: Statement, also: Statement) -> Statement {
@@ -97,13 +107,14 @@ impl SqlDialect for MySqlDialect {
     }
 
     fn delete_marked(&self, tables: &Tables, among: &Statement, mark: i64) -> Option<Statement> {
-        let (attempts, runs) = (&tables.attempts, &tables.runs);
+        let (attempts, run) = (&tables.attempts, self.look_up(&tables.runs, "f", false));
+        let (a, r) = (self.look_up(attempts, "a", false), self.look_up(&tables.runs, "r", false));
         let sql = format!(
-            "DELETE a, r FROM (SELECT a.job, a.id, a.slot, a.token FROM {attempts} a STRAIGHT_JOIN {runs} f \
-             ON f.slot = a.slot AND f.job = a.job AND f.id = a.id WHERE {} AND f.mark = ? \
-             {APART} FOR UPDATE SKIP LOCKED) led \
-             STRAIGHT_JOIN {attempts} a ON a.job = led.job AND a.id = led.id AND a.slot = led.slot AND a.token = led.token \
-             STRAIGHT_JOIN {runs} r ON r.slot = led.slot AND r.job = led.job AND r.id = led.id",
+            "DELETE a, r FROM (SELECT a.job, a.id, a.slot, a.token FROM {attempts} a {run} \
+             WHERE {} AND f.slot = a.slot AND f.job = a.job AND f.id = a.id AND f.mark = ? \
+             {APART} FOR UPDATE SKIP LOCKED) led {a} {r} \
+             WHERE a.job = led.job AND a.id = led.id AND a.slot = led.slot AND a.token = led.token \
+             AND r.slot = led.slot AND r.job = led.job AND r.id = led.id",
             among.sql
         );
         Some(Statement::new(sql, [among.values.clone(), vec![Value::Int(mark)]].concat()))

@@ -74,7 +74,7 @@ pub(in crate::backend) fn id_of(run: &RunKey) -> String {
     run.manual.map(|token| token.to_string()).unwrap_or_default()
 }
 
-fn missing() -> SqlError {
+pub(super) fn missing() -> SqlError {
     SqlError::new(BackendErrorKind::Unknown, "the answer does not speak of the request")
 }
 
@@ -98,8 +98,9 @@ pub(super) fn by_job(rows: &[Row]) -> Read<HashMap<&str, Vec<&Row>>> {
     Ok(jobs)
 }
 
-/// The answer to a claim.
-pub(super) fn claim(claim: &RunClaim, rows: &[&Row]) -> Read<Timed<ClaimOutcome>> {
+/// The answer to a claim. There is none when a run was in the way and ended before it could be named, which takes a
+/// transaction beside ours: then the claim is made again.
+pub(super) fn claim(claim: &RunClaim, rows: &[&Row]) -> Read<Option<Timed<ClaimOutcome>>> {
     let row = *rows.first().ok_or_else(missing)?;
     let now = row.int(2)?;
     let job = &claim.job;
@@ -130,25 +131,26 @@ pub(super) fn claim(claim: &RunClaim, rows: &[&Row]) -> Read<Timed<ClaimOutcome>
         "paused" => ClaimOutcome::Paused { recorded: false },
         "skip paused" => ClaimOutcome::Paused { recorded: true },
         decided @ ("overlap" | "skip overlap") => {
-            let (blocker, until) = blocker(job, rows, now)?;
+            let Some((blocker, until)) = blocker(job, rows, now)? else { return Ok(None) };
             ClaimOutcome::Overlap { blocker, left: left(until), recorded: decided == "skip overlap" }
         }
         other => return Err(misread("decision", other)),
     };
-    Ok(Timed::at(outcome, now))
+    Ok(Some(Timed::at(outcome, now)))
 }
 
 /// The run in the way: a live one before one whose lease is over, then the oldest.
-fn blocker(job: &JobName, rows: &[&Row], now: i64) -> Read<(RunKey, i64)> {
+fn blocker(job: &JobName, rows: &[&Row], now: i64) -> Read<Option<(RunKey, i64)>> {
     let mut first: Option<(bool, RunKey, i64)> = None;
     for row in rows {
-        let (slot, until) = (row.int(11)?, row.int(13)?);
+        let Some(slot) = row.opt_int(11)? else { continue };
+        let until = row.int(13)?;
         let candidate = (until <= now, key(job.clone(), slot, row.text(12)?)?, until);
         if first.as_ref().is_none_or(|best| (candidate.0, &candidate.1) < (best.0, &best.1)) {
             first = Some(candidate);
         }
     }
-    first.map(|(_, key, until)| (key, until)).ok_or_else(missing)
+    Ok(first.map(|(_, key, until)| (key, until)))
 }
 
 /// The answer to a manual claim.

@@ -15,14 +15,34 @@ use crate::run::{
 };
 use crate::slot::JobName;
 
+/// How often a claim is made again whose answer names a run that has just ended.
+const CLAIM_AGAIN: usize = 3;
+
 /// How many jobs one batch trims at most, so that other writers get their turn.
 const TRIM_AT_ONCE: usize = 32;
 
 type Many<T> = Vec<Result<Timed<T>, BackendError>>;
 
 impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
-    /// Claims of different jobs in one call.
+    /// Claims of different jobs in one call; those without an answer are made again.
     async fn claim_round(&self, claims: &[RunClaim]) -> Result<Vec<Timed<ClaimOutcome>>, BackendError> {
+        let mut answers = self.claim_once(claims).await?;
+        for _ in 0..CLAIM_AGAIN {
+            let left = || answers.iter().zip(claims).filter(|(answer, _)| answer.is_none());
+            let again: Vec<RunClaim> = left().map(|(_, claim)| claim.clone()).collect();
+            if again.is_empty() {
+                break;
+            }
+            let mut later = self.claim_once(&again).await?.into_iter();
+            for answer in answers.iter_mut().filter(|answer| answer.is_none()) {
+                *answer = later.next().flatten();
+            }
+        }
+        let all: Option<Vec<_>> = answers.into_iter().collect();
+        all.ok_or_else(|| self.failed(answer::missing()))
+    }
+
+    async fn claim_once(&self, claims: &[RunClaim]) -> Result<Vec<Option<Timed<ClaimOutcome>>>, BackendError> {
         let sql = self.ready().await?;
         let values = || claims.iter().map(claim_values).collect();
         let rows = self.call_claim(&sql, Verb::Claim(claims), values).await?;

@@ -198,13 +198,13 @@ impl<D: SqlDialect> Sql<'_, D> {
         format!(
             "INSERT INTO {attempts} ({OPEN_ATTEMPT}, status, ended_at) \
              SELECT r.job, r.id, r.slot, r.token, r.attempt, r.fence, r.reason, r.instance_id, r.claimed_at, \
-             'lost', j.c_now FROM {stage} j CROSS JOIN {runs} r \
+             'lost', j.c_now FROM {stage} j {runs} \
              WHERE {staged} AND r.open_job = j.job AND r.token IS NOT NULL AND {ACTS} \
              AND ({closed} OR (j.c_do = 'take' AND r.id = '' AND r.slot = j.c_slot)){lock}",
             lock = self.lock_free("r"),
             attempts = t.attempts,
             stage = self.stage(),
-            runs = t.runs,
+            runs = self.dialect.look_up(&t.runs, "r", true),
             staged = self.staged(size),
             closed = closed_now("r"),
         )
@@ -236,13 +236,14 @@ impl<D: SqlDialect> Sql<'_, D> {
             closed = closed_now(r),
             superseded = superseded(r),
         );
-        let also = format!(
-            "EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {ACTS} AND ({closed} OR {superseded})){recorded}",
+        let step = self.there_is(&format!(
+            "{stage} j WHERE {of} AND {ACTS} AND ({closed} OR {superseded})",
             stage = self.stage(),
             of = self.stage_of(r),
             closed = closed_now(r),
             superseded = superseded(r),
-        );
+        ));
+        let also = format!("{step}{recorded}");
         self.update_open(set, size, also)
     }
 
@@ -286,11 +287,10 @@ impl<D: SqlDialect> Sql<'_, D> {
             format!("last_token = {token}"),
             format!("token = {token}"),
         ];
-        let also = format!(
-            "EXISTS (SELECT 1 FROM {stage} j WHERE {of_run} AND (\
-               ({r}.id = '' AND {r}.slot = j.c_slot AND j.c_do IN ('again', 'take')) \
-               OR ({r}.id = j.c_token AND j.c_do = 'again manual')))"
-        );
+        let also = self.there_is(&format!(
+            "{stage} j WHERE {of_run} AND (({r}.id = '' AND {r}.slot = j.c_slot AND j.c_do IN ('again', 'take')) \
+               OR ({r}.id = j.c_token AND j.c_do = 'again manual'))"
+        ));
         self.update_open(set.join(", "), size, also)
     }
 

@@ -198,25 +198,81 @@ impl std::error::Error for SqlError {
 /// - An error says what is known: `Refused` and `Busy` only when nothing happened; `Unknown` when it may have.
 ///
 /// # Example
-/// A client that keeps what it was asked, to be looked at in a test:
+/// A client for a driver that takes text; this one is sqlx's of SQLite. With it, a dialect and
+/// [`SqlBackend`](super::SqlBackend) a store is complete.
 ///
-/// ```
-/// use std::sync::Mutex;
-/// use anarchon::backend::sql::{Row, SqlClient, SqlError, Statement};
+#[cfg_attr(feature = "sqlite", doc = "```")]
+#[cfg_attr(not(feature = "sqlite"), doc = "```ignore")]
+/// use anarchon::BackendErrorKind;
+/// use anarchon::backend::SqliteDialect;
+/// use anarchon::backend::sql::{Row, SqlBackend, SqlClient, SqlDialect, SqlError, Statement, Value};
+/// use sqlx::{AssertSqlSafe, Connection, Executor, Row as _, SqliteConnection};
+/// use tokio::sync::Mutex;
 ///
-/// #[derive(Default)]
-/// struct Recorder(Mutex<Vec<Statement>>);
+/// struct Client {
+///     url: String,
+///     dialect: SqliteDialect,
+///     connection: Mutex<Option<SqliteConnection>>,
+/// }
 ///
-/// impl SqlClient for Recorder {
-///     async fn query(&self, statement: Statement) -> Result<Vec<Row>, SqlError> {
-///         self.batch(vec![statement]).await
-///     }
-///     async fn batch(&self, statements: Vec<Statement>) -> Result<Vec<Row>, SqlError> {
-///         // A real client sends them as one transaction and reads the rows of the last one.
-///         self.0.lock().unwrap().extend(statements);
-///         Ok(Vec::new())
+/// impl Client {
+///     async fn send(&self, sql: String) -> Result<Vec<Row>, SqlError> {
+///         let mut place = self.connection.lock().await;
+///         let mut connection = match place.take() {
+///             Some(connection) => connection,
+///             None => SqliteConnection::connect(&self.url).await.map_err(error)?,
+///         };
+///         // It goes back only when all is well: after an error, or if this future is dropped, it is closed, which
+///         // rolls back what it had begun.
+///         let rows = connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(sql))).await.map_err(error)?;
+///         *place = Some(connection);
+///         // Integers may come as text.
+///         let column = |row: &sqlx::sqlite::SqliteRow, at: usize| match row.try_get_unchecked(at) {
+///             Ok(Some(text)) => Value::Text(text),
+///             _ => Value::Null,
+///         };
+///         Ok(rows.iter().map(|row| Row::new((0..row.len()).map(|at| column(row, at)).collect())).collect())
 ///     }
 /// }
+///
+/// impl SqlClient for Client {
+///     async fn query(&self, statement: Statement) -> Result<Vec<Row>, SqlError> {
+///         self.send(self.dialect.text_of(&statement)).await
+///     }
+///
+///     async fn batch(&self, statements: Vec<Statement>) -> Result<Vec<Row>, SqlError> {
+///         let texts: Vec<String> = statements.iter().map(|statement| self.dialect.text_of(statement)).collect();
+///         self.send(format!("BEGIN IMMEDIATE; {}; COMMIT", texts.join("; "))).await
+///     }
+/// }
+///
+/// /// What is known about the effect: `Unknown` is always true.
+/// fn error(error: sqlx::Error) -> SqlError {
+///     let kind = match &error {
+///         sqlx::Error::Database(error) if error.code().is_some_and(|code| code == "5") => BackendErrorKind::Busy,
+///         sqlx::Error::Database(_) => BackendErrorKind::Refused,
+///         _ => BackendErrorKind::Unknown,
+///     };
+///     SqlError::new(kind, error.to_string())
+/// }
+///
+/// # use anarchon::{Backend, LeaseBackend, JobName, InstanceId, Slot, Token};
+/// # use anarchon::run::{ClaimOutcome, RunClaim};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let dialect = SqliteDialect::new().without_sessions();
+/// let url = "sqlite:file:example?mode=memory&cache=shared".to_owned();
+/// let client = Client { url, dialect: dialect.clone(), connection: Mutex::new(None) };
+/// let backend = SqlBackend::new("mine", client, dialect);
+/// # // A connection that lives on keeps the database in memory.
+/// # let _kept = SqliteConnection::connect("sqlite:file:example?mode=memory&cache=shared").await?;
+/// # backend.connect().await?;
+/// # let now = backend.clock().await?.unwrap_or_default();
+/// # let (job, instance) = (JobName::new("a")?, InstanceId::new("one")?);
+/// # let claim = RunClaim::new(job, Slot::from_ms(now), Token::random(), instance);
+/// # assert!(matches!(backend.claim(&claim).await?.value, ClaimOutcome::Won { attempt: 1, .. }));
+/// # Ok(())
+/// # }
 /// ```
 pub trait SqlClient: Send + Sync + 'static {
     /// Runs one statement by itself and returns its rows.

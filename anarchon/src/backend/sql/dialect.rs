@@ -138,6 +138,14 @@ pub trait SqlDialect: Send + Sync + 'static {
         None
     }
 
+    /// The join that goes through its left side first, and looks up the rows of `table` by the index on `open_job` or else
+    /// by the primary key, or what its first columns are; conditions are in `WHERE`. A database that would rather go
+    /// through the whole table, as it may while that is small, would lock all of it.
+    fn look_up(&self, table: &str, alias: &str, open_job: bool) -> String {
+        let _ = open_job;
+        format!("CROSS JOIN {table} {alias}")
+    }
+
     /// The update of rows `r` of `table`, or of the table by its own name if that is the alias: those whose `key` is
     /// among the rows of `keys`, a `SELECT` that may read and lock the same table, and that fulfil `also`. The values of
     /// the three parts go where the parts do.

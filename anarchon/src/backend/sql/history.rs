@@ -109,27 +109,28 @@ impl<D: SqlDialect> Sql<'_, D> {
         // Every finished run has a record in the history, which leads to it by its job.
         let (of_run, locked) = if self.locks_rows() {
             let runs = format!(
-                " CROSS JOIN {} f WHERE f.slot = h.slot AND f.job = h.job AND f.id = h.id AND f.open_job IS NULL AND",
-                t.runs
+                " {} WHERE f.slot = h.slot AND f.job = h.job AND f.id = h.id AND f.open_job IS NULL AND",
+                d.look_up(&t.runs, "f", false)
             );
             (runs, self.lock_free("f"))
         } else {
             (" WHERE".to_owned(), String::new())
         };
         let led_to = format!(
-            "SELECT h.slot, h.job, h.id FROM {stage} j CROSS JOIN {attempts} h{of_run} \
+            "SELECT h.slot, h.job, h.id FROM {stage} j {attempts}{of_run} \
                {staged} AND h.job = j.job AND h.id <> '{SKIP_ID}' AND h.slot < j.c_now - j.c_limit \
                AND (j.c_slot IS NULL OR h.slot <= j.c_slot)",
             stage = self.stage(),
-            attempts = t.attempts,
+            attempts = d.look_up(&t.attempts, "h", false),
             staged = self.staged(size),
         );
-        let beyond = format!(
-            "r.open_job IS NULL AND EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {ended} < j.c_now - j.c_limit \
-               AND (r.slot < j.c_floor OR {ended} < j.c_now - j.c_within))",
+        let of_job = self.there_is(&format!(
+            "{stage} j WHERE {of} AND {ended} < j.c_now - j.c_limit \
+               AND (r.slot < j.c_floor OR {ended} < j.c_now - j.c_within)",
             stage = self.stage(),
             of = self.stage_of("r"),
-        );
+        ));
+        let beyond = format!("r.open_job IS NULL AND {of_job}");
         let marked = d.update_among(
             Among { lock: locked, ..Among::new(&t.runs, RUN_KEY, Statement::new(led_to, named.clone())) },
             Statement::new("mark = ?", vec![mark.into()]),
@@ -142,9 +143,10 @@ impl<D: SqlDialect> Sql<'_, D> {
             )
         };
         let newest_run = format!(
-            "(SELECT max(r.slot) FROM {} a CROSS JOIN {} r WHERE a.job = l.job AND a.id = '' \
+            "(SELECT max(r.slot) FROM {} a {} WHERE a.job = l.job AND a.id = '' \
              AND r.slot = a.slot AND r.job = a.job AND r.id = a.id AND r.mark = ?)",
-            t.attempts, t.runs
+            t.attempts,
+            d.look_up(&t.runs, "r", false)
         );
         // Where the stage is the very row that is updated, it needs no looking up.
         let (stage_in, by) =

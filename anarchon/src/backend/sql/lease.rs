@@ -51,11 +51,23 @@ impl<D: SqlDialect> Sql<'_, D> {
             let size = super::padded(group.len());
             let later = d.greatest("r.until_ms", &format!("{clock} + ?"));
             let set = Statement::new(format!("until_ms = {later}, mark = ?"), vec![millis(lease).into(), mark.into()]);
+            let also = format!("r.until_ms > {clock}");
+            if self.locks_rows() {
+                let keys = format!(
+                    "SELECT f.slot, f.job, f.id FROM {rows} c {runs} \
+                     WHERE f.slot = c.slot AND f.job = c.job AND f.id = c.id AND f.token = c.token",
+                    rows = d.rows(ATTEMPT, size),
+                    runs = d.look_up(&self.tables.runs, "f", false),
+                );
+                let keys = Statement::new(keys, attempts(group.iter().map(|beat| (&beat.run, beat.token)), size));
+                statements.push(self.update_free("r", set, keys, also));
+                continue;
+            }
             let among = |r: &str| format!("{} AND {r}.token {}", self.matching(r, RUN, size), one_of(size));
             let mut values = runs(group.iter().map(|beat| &beat.run), size);
             let tokens = group.iter().map(|beat| beat.token.to_string().into()).collect();
             values.extend(pad(tokens, 1, size));
-            statements.push(self.update_runs("r", set, among, values, format!("r.until_ms > {clock}")));
+            statements.push(self.update_runs("r", set, among, values, also));
         }
         // A lease that is ours and not over, but was not renewed, is that of a run that somebody has locked.
         let locked = if self.locks_rows() {
@@ -134,11 +146,11 @@ impl<D: SqlDialect> Sql<'_, D> {
         format!(
             "INSERT INTO {attempts} ({OPEN_ATTEMPT}, ended_at, status, error, note) \
              SELECT r.job, r.id, r.slot, r.token, r.attempt, r.fence, r.reason, r.instance_id, r.claimed_at, {clock}, \
-             {ending} FROM {rows} c CROSS JOIN {runs} r \
+             {ending} FROM {rows} c {runs} \
              WHERE r.job = c.job AND r.id = c.id AND r.slot = c.slot AND r.token = c.token{lock}",
             lock = self.lock("r"),
             attempts = t.attempts,
-            runs = t.runs,
+            runs = self.dialect.look_up(&t.runs, "r", false),
             clock = self.dialect.clock(),
             rows = self.dialect.rows(ATTEMPT, size),
         )

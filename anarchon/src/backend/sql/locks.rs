@@ -42,7 +42,17 @@ impl<D: SqlDialect> Sql<'_, D> {
         )
     }
 
-    /// The update of runs, called `alias`: those of which `among` is true by an index and which are not locked.
+    /// Whether there is a row, which is looked up by its key: `rows` is what follows `FROM`. It is worded so that an update
+    /// does not become a join that goes through, and locks, a whole table.
+    pub(super) fn there_is(&self, rows: &str) -> String {
+        if self.locks_rows() {
+            format!("(SELECT count(*) FROM {rows}) > 0")
+        } else {
+            format!("EXISTS (SELECT 1 FROM {rows})")
+        }
+    }
+
+    /// The update of unfinished runs, called `alias`: those of which `among` is true by an index and which are not locked.
     pub(super) fn update_runs(
         &self,
         alias: &str,
@@ -53,15 +63,23 @@ impl<D: SqlDialect> Sql<'_, D> {
     ) -> Statement {
         let runs = &self.tables.runs;
         if self.locks_rows() {
-            let keys = format!("SELECT f.slot, f.job, f.id FROM {runs} f WHERE {}", among("f"));
-            let keys = Statement::new(keys, among_values);
-            let update = Among { alias, lock: self.lock_free("f"), ..Among::new(runs, RUN_KEY, keys) };
-            return self.dialect.update_among(update, set, Statement::new(also, Vec::new()));
+            // A column that no index has: of a row that is read, the lock is given back if it is none of those.
+            let keys = format!(
+                "SELECT f.slot, f.job, f.id FROM {runs} f WHERE {} AND f.status IN ('running', 'waiting')",
+                among("f")
+            );
+            return self.update_free(alias, set, Statement::new(keys, among_values), also);
         }
         // An update names its table without an alias where it has none: inside a trigger SQLite allows no other.
         let named = if alias == runs { String::new() } else { format!(" AS {alias}") };
         let sql =
             format!("UPDATE {runs}{named} SET {set} WHERE {among} AND {also}", set = set.sql, among = among(alias));
         Statement::new(sql, [set.values, among_values].concat())
+    }
+
+    /// The update of those of the runs `f` of a `SELECT` of their keys that nobody else has locked.
+    pub(super) fn update_free(&self, alias: &str, set: Statement, keys: Statement, also: String) -> Statement {
+        let update = Among { alias, lock: self.lock_free("f"), ..Among::new(&self.tables.runs, RUN_KEY, keys) };
+        self.dialect.update_among(update, set, Statement::new(also, Vec::new()))
     }
 }

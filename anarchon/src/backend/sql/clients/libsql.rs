@@ -10,14 +10,14 @@ use crate::backend::ServerInfo;
 use crate::backend::sql::{Row, SqlClient, SqlDialect, SqlError, Statement, Value};
 use crate::error::BackendErrorKind;
 
-/// How long a call may be unanswered before the next one is sent beside it, on a connection of its own.
-const SILENCE: Duration = Duration::from_secs(20);
+/// How long a call may be unanswered before the next one is sent beside it, unless it is set.
+const SILENCE: Duration = Duration::from_secs(8);
 
 /// A libSQL database, as the SQL stores need it.
 ///
 /// Every call is one request. It is sent by a task of its own that is never dropped, whatever becomes of the caller, and
 /// one at a time: the server leaves behind threads and locks when requests are cut off in flight. Only a request that
-/// nobody answers for 20 s is left to itself, so that a server that was frozen, or a path that was lost, does not keep the
+/// nobody answers for [a while](Self::silence) is left to itself, so that a server that was frozen, or a path that was lost, does not keep the
 /// later ones waiting for ever.
 ///
 /// There are no bound values in a batch, so statements are sent as text by the dialect's
@@ -25,6 +25,7 @@ const SILENCE: Duration = Duration::from_secs(20);
 pub struct LibsqlClient<D> {
     state: Arc<State>,
     dialect: D,
+    silence: Duration,
 }
 
 struct State {
@@ -60,13 +61,20 @@ impl<D> LibsqlClient<D> {
     }
 
     fn on(place: String, source: Result<Source, String>, dialect: D) -> Self {
-        Self { state: Arc::new(State { place, source, open: Arc::default() }), dialect }
+        Self { state: Arc::new(State { place, source, open: Arc::default() }), dialect, silence: SILENCE }
+    }
+
+    /// How long a call may be unanswered before the next one is sent beside it, on a connection of its own: 8 s unless
+    /// set.
+    #[must_use]
+    pub fn silence(self, silence: Duration) -> Self {
+        Self { silence, ..self }
     }
 
     /// Sends a text, in a task of its own.
     async fn send(&self, sql: String, transaction: bool) -> Result<Vec<Row>, SqlError> {
         let mut turn = Arc::clone(&self.state.open).lock_owned().await;
-        let state = Arc::clone(&self.state);
+        let (state, silence) = (Arc::clone(&self.state), self.silence);
         let call = tokio::spawn(async move {
             let connection = match turn.take() {
                 Some(connection) => connection,
@@ -74,13 +82,17 @@ impl<D> LibsqlClient<D> {
             };
             let (sent, asking) = (Arc::clone(&state), connection.clone());
             let mut asked = tokio::spawn(async move { sent.ask(&asking, &sql, transaction).await });
-            let Ok(answer) = tokio::time::timeout(SILENCE, &mut asked).await else {
+            let Ok(answer) = tokio::time::timeout(silence, &mut asked).await else {
                 // It goes on by itself; who comes next has another connection.
-                return Err(state.error(BackendErrorKind::Unknown, format!("no answer within {} s", SILENCE.as_secs())));
+                return Err(state.error(BackendErrorKind::Unknown, format!("no answer within {silence:?}")));
             };
             let answer =
                 answer.unwrap_or_else(|_| Err(state.error(BackendErrorKind::Unknown, "the runtime has ended")));
-            if answer.is_ok() {
+            // Where the server has answered, the connection is whole. What it began is undone: no stream goes on.
+            let answered =
+                |error: &SqlError| matches!(error.kind(), BackendErrorKind::Refused | BackendErrorKind::Busy);
+            if answer.as_ref().err().is_none_or(answered) {
+                connection.reset().await;
                 *turn = Some(connection);
             }
             answer

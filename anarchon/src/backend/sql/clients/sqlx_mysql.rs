@@ -2,7 +2,7 @@
 
 use std::str::FromStr as _;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::{
@@ -23,6 +23,9 @@ const LOCK_WAIT: u32 = 4;
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 
+/// A connection that was not used for so long is not used again: what lies between may have forgotten it.
+const KEEP: Duration = Duration::from_secs(60);
+
 /// The head of each message that writes. A transaction reads what is committed when each of its statements begins; said
 /// each time, so that nothing between us and the server can have changed it.
 const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; ";
@@ -39,7 +42,7 @@ pub struct SqlxMySql<D> {
     source: Result<Box<MySqlConnectOptions>, String>,
     dialect: D,
     turns: Semaphore,
-    idle: Mutex<Vec<MySqlConnection>>,
+    idle: Mutex<Vec<(Instant, MySqlConnection)>>,
 }
 
 impl<D> std::fmt::Debug for SqlxMySql<D> {
@@ -83,7 +86,7 @@ impl<D> SqlxMySql<D> {
         }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<MySqlConnection>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<(Instant, MySqlConnection)>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,8 +96,11 @@ impl<D> SqlxMySql<D> {
         let closed = |_| SqlError::new(BackendErrorKind::Config, "the client is closed");
         let turn = self.turns.acquire().await.map_err(closed)?;
         let kept = self.idle().pop();
-        if let Some(connection) = kept {
-            return Ok((turn, connection));
+        match kept {
+            Some((used, connection)) if used.elapsed() < KEEP => return Ok((turn, connection)),
+            // The others were used before it.
+            Some(_) => self.idle().clear(),
+            None => {}
         }
         let options = options.as_ref().clone().disable_statement_logging();
         let connect = async {
@@ -130,7 +136,10 @@ impl<D> SqlxMySql<D> {
             Err(_) => false,
         };
         if fit {
-            self.idle().push(connection);
+            self.idle().push((Instant::now(), connection));
+        } else {
+            // What became of this one became of the others, most likely.
+            self.idle().clear();
         }
         drop(turn);
         let rows = sent.map_err(|error| self.classify(error))?;
@@ -197,7 +206,7 @@ impl<D: SqlDialect> SqlClient for SqlxMySql<D> {
 
     async fn close(&self) {
         let idle = std::mem::take(&mut *self.idle());
-        for connection in idle {
+        for (_, connection) in idle {
             // Errors at the end change nothing: the server is as the last commit left it.
             drop(connection.close().await);
         }

@@ -1,0 +1,221 @@
+//! Errors in the middle, requests that nobody answers, servers that die, and places that are none.
+
+use std::time::Duration;
+
+use anarchon::backend::sql::clients::LibsqlClient;
+use anarchon::backend::sql::{SqlBackend, SqlClient as _, Statement};
+use anarchon::backend::{AnyBackend, SqliteDialect};
+use anarchon::run::{Beat, ClaimOutcome, Ending, RunClaim};
+use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, LibsqlBackend, Overlap};
+use serde_json::json;
+use tests::backends::{answer, attempts, claim, finish, keeps_hostile_texts, race, several_start_at_once, won};
+use tests::servers::Sqld;
+use tests::{LONG, Proxy, Server as _};
+
+fn at(url: &str) -> LibsqlClient<SqliteDialect> {
+    LibsqlClient::at(url, "", dialect())
+}
+
+fn dialect() -> SqliteDialect {
+    SqliteDialect::new().without_sessions()
+}
+
+#[tokio::test]
+async fn half_a_claim_is_never_committed_by_the_next() {
+    let Some(server) = Sqld::own() else { return };
+    let backend = LibsqlBackend::new(server.url(), "");
+    backend.connect().await.expect("a store");
+    // The claim has staged itself and kept a floor by then.
+    let _ = server.query(
+        "CREATE TRIGGER broken BEFORE INSERT ON anarchon_runs WHEN NEW.job = 'a' \
+         BEGIN SELECT RAISE(ABORT, 'broken'); END",
+    );
+    let asked = claim("a", 1);
+    let error = backend.claim(&asked).await.expect_err("it breaks");
+    assert_eq!(error.kind(), BackendErrorKind::Refused, "{error}");
+    assert!(won(&backend.claim(&claim("b", 1)).await.expect("an answer").value));
+    for table in ["anarchon_runs", "anarchon_runs_attempts", "anarchon_runs_jobs"] {
+        let rows = server.query(&format!("SELECT count(*) FROM {table} WHERE job = 'a'"));
+        assert_eq!(rows, json!([[{"type": "integer", "value": "0"}]]), "{table}");
+    }
+    let _ = server.query("DROP TRIGGER broken");
+    assert!(won(&backend.claim(&asked).await.expect("an answer").value));
+}
+
+#[tokio::test]
+async fn an_error_in_the_middle_of_a_batch_is_taken_back() {
+    let Some(server) = Sqld::own() else { return };
+    LibsqlBackend::new(server.url(), "").connect().await.expect("a store");
+    let client = at(&server.url());
+    let put = |key: &str| Statement::new("INSERT INTO anarchon_runs_meta (k, v) VALUES (?, 1)", vec![key.into()]);
+    let bad = vec![put("half"), Statement::new("INSERT INTO no_such_table VALUES (1)", Vec::new())];
+    assert_eq!(client.batch(bad).await.expect_err("no table").kind(), BackendErrorKind::Refused);
+    client.batch(vec![put("whole")]).await.expect("a batch");
+    let read = Statement::new("SELECT k FROM anarchon_runs_meta WHERE k <> 'format'", Vec::new());
+    let kept = client.query(read).await.expect("rows");
+    assert_eq!(kept.iter().map(|row| row.text(0).expect("a text")).collect::<Vec<_>>(), ["whole"]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_goes_on_to_its_end() {
+    let Some(server) = Sqld::own() else { return };
+    let proxy = Proxy::before(server.address());
+    let backend = LibsqlBackend::new(format!("http://{}", proxy.address()), "");
+    backend.connect().await.expect("a store");
+    for round in 1..=40_u32 {
+        let mut asked = claim("a", round.into());
+        asked.overlap = Overlap::Allow;
+        let patience = Duration::from_micros((round * 40).into());
+        drop(tokio::time::timeout(patience, backend.claim(&asked)).await);
+        let again = backend.claim(&asked).await.expect("an answer").value;
+        assert!(matches!(again, ClaimOutcome::Won { attempt: 1, .. }), "{again:?}");
+        let ending = finish(&asked, Ending::Failed("no".into()));
+        drop(tokio::time::timeout(patience, backend.finish(&ending)).await);
+        backend.finish(&ending).await.expect("an answer");
+    }
+    assert_eq!(attempts(&backend, "a").await.len(), 40);
+    assert_eq!(proxy.accepted(), 1, "no request was cut off, and none was sent beside another");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_cut_is_replaced_and_the_same_token_wins_once() {
+    let Some(server) = Sqld::own() else { return };
+    let proxy = Proxy::before(server.address());
+    let backend = LibsqlBackend::new(format!("http://{}", proxy.address()), "");
+    backend.connect().await.expect("a store");
+    for (slot, cut) in [(1, Proxy::cut_before as fn(&Proxy, u64)), (2, Proxy::cut_after)] {
+        let mut asked = claim("a", slot);
+        asked.overlap = Overlap::Allow;
+        cut(&proxy, 1);
+        let error = backend.claim(&asked).await.expect_err("it is cut");
+        assert_eq!(error.kind(), BackendErrorKind::Unknown, "{error}");
+        let again = backend.claim(&asked).await.expect("a new connection").value;
+        assert!(matches!(again, ClaimOutcome::Won { attempt: 1, .. }), "{again:?}");
+    }
+    proxy.cut();
+    let asked = claim("a", 9);
+    let beat = Beat::new(asked.key(), asked.token, LONG);
+    answer(async || backend.heartbeat(&beat).await).await;
+}
+
+#[tokio::test]
+async fn a_request_that_nobody_answers_keeps_the_next_waiting_for_a_while_only() {
+    let Some(server) = Sqld::own() else { return };
+    let proxy = Proxy::before(server.address());
+    let client = at(&format!("http://{}", proxy.address())).silence(Duration::from_millis(300));
+    let backend = SqlBackend::new("libsql", client, dialect());
+    backend.connect().await.expect("a store");
+    let asked = claim("a", 1);
+    proxy.swallow_reply(1);
+    let error = backend.claim(&asked).await.expect_err("silence");
+    assert_eq!(error.kind(), BackendErrorKind::Unknown, "{error}");
+    let again = backend.claim(&asked).await.expect("another connection").value;
+    assert!(matches!(again, ClaimOutcome::Won { attempt: 1, .. }), "{again:?}");
+    assert_eq!(proxy.connections(), 2, "the first request was left to itself, and not cut off");
+}
+
+#[tokio::test]
+async fn what_was_won_is_won_after_a_crash_of_the_server() {
+    let Some(mut server) = Sqld::own() else { return };
+    let backend = LibsqlBackend::new(server.url(), "");
+    backend.connect().await.expect("a store");
+    let asked = claim("a", 1);
+    let first = backend.claim(&asked).await.expect("an answer").value;
+    server.kill();
+    let error = backend.claim(&asked).await.expect_err("nobody is there");
+    assert_eq!(error.kind(), BackendErrorKind::Unknown, "{error}");
+    server.start();
+    assert_eq!(answer(async || backend.claim(&asked).await).await.value, first);
+    assert!(!won(&backend.claim(&claim("a", 1)).await.expect("an answer").value));
+}
+
+#[test]
+fn several_make_the_tables_at_once() {
+    let Some(server) = Sqld::own() else { return };
+    several_start_at_once(|| LibsqlBackend::new(server.url(), ""));
+}
+
+#[test]
+fn one_wins_each_slot_and_two_are_never_live_under_skip() {
+    let Some(server) = Sqld::own() else { return };
+    race(|| LibsqlBackend::new(server.url(), ""), 40, 20);
+}
+
+#[tokio::test]
+async fn any_text_is_kept_as_it_is_or_refused() {
+    let Some(server) = Sqld::own() else { return };
+    let backend = LibsqlBackend::new(server.url(), "");
+    backend.connect().await.expect("a store");
+    keeps_hostile_texts(&backend).await;
+}
+
+#[tokio::test]
+async fn each_verb_is_one_round_trip() {
+    let Some(server) = Sqld::own() else { return };
+    let proxy = Proxy::before(server.address());
+    let backend = LibsqlBackend::new(format!("http://{}", proxy.address()), "");
+    backend.connect().await.expect("a store");
+    backend.claim(&claim("first", 1)).await.expect("an answer");
+    let asked = claim("a", 1);
+    let mut counted = Vec::new();
+    let before = proxy.round_trips();
+    backend.claim(&asked).await.expect("an answer");
+    counted.push(proxy.round_trips() - before);
+    let many: Vec<RunClaim> = (0..64).map(|n| claim(&format!("job-{n}"), 1)).collect();
+    let before = proxy.round_trips();
+    assert!(backend.claim_many(&many).await.into_iter().all(|answer| won(&answer.expect("an answer").value)));
+    counted.push(proxy.round_trips() - before);
+    let before = proxy.round_trips();
+    backend.heartbeat(&Beat::new(asked.key(), asked.token, LONG)).await.expect("an answer");
+    counted.push(proxy.round_trips() - before);
+    let before = proxy.round_trips();
+    backend.finish(&finish(&asked, Ending::Done)).await.expect("an answer");
+    counted.push(proxy.round_trips() - before);
+    assert_eq!((counted, proxy.accepted()), (vec![1, 1, 1, 1], 1), "a claim, 64 claims, a heartbeat, a finish");
+}
+
+#[tokio::test]
+async fn the_tables_of_a_newer_release_are_refused() {
+    let Some(server) = Sqld::own() else { return };
+    let backend = LibsqlBackend::new(server.url(), "");
+    backend.connect().await.expect("a store");
+    let _ = server.query("UPDATE anarchon_runs_meta SET v = 3 WHERE k = 'format'");
+    let error = backend.claim(&claim("a", 1)).await.expect_err("a refusal");
+    assert!(error.kind() == BackendErrorKind::Config && error.message().contains("newer release"), "{error}");
+    assert_eq!(server.query("SELECT 1 FROM anarchon_runs"), json!([]), "nothing was written");
+}
+
+#[tokio::test]
+async fn a_database_of_the_application_is_used_and_stays_open() {
+    let Some(server) = Sqld::own() else { return };
+    let http = hyper::client::HttpConnector::new();
+    let database = libsql::Builder::new_remote(server.url(), String::new()).connector(http).build().await;
+    let database = std::sync::Arc::new(database.expect("a database"));
+    let backend = LibsqlBackend::from_database(std::sync::Arc::clone(&database)).table("cron_runs");
+    let info = backend.connect().await.expect("a store");
+    assert!(info.server.starts_with("libSQL (SQLite 3."), "{info:?}");
+    assert!(won(&backend.claim(&claim("a", 1)).await.expect("an answer").value));
+    backend.close().await;
+    let connection = database.connect().expect("a connection");
+    let mut rows = connection.query("SELECT count(*) FROM cron_runs", ()).await.expect("rows");
+    let row = rows.next().await.expect("an answer").expect("a row");
+    assert_eq!(row.get::<i64>(0).expect("a count"), 1);
+    AnyBackend::connect(&server.url()).expect("a driver").connect().await.expect("a store");
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_store_is_said() {
+    let Some(server) = Sqld::own() else { return };
+    for (backend, words) in [
+        (LibsqlBackend::new("http://u:secret@h", ""), "is given a token"),
+        (LibsqlBackend::new(server.url(), "to ken"), "no token has"),
+        (LibsqlBackend::new(server.url(), "").table("jobs.runs"), "no schemas"),
+        (LibsqlBackend::new(format!("{}/elsewhere", server.url()), ""), "no such database"),
+    ] {
+        let error = backend.connect().await.expect_err("no store");
+        assert!(error.kind() == BackendErrorKind::Config && error.to_string().contains(words), "{words}: {error}");
+        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+    }
+    let error = LibsqlBackend::new("http://127.0.0.1:1", "").connect().await.expect_err("nobody is there");
+    assert_eq!(error.kind(), BackendErrorKind::Unknown, "{error}");
+}

@@ -1,0 +1,157 @@
+//! Transactions beside each other: whoever holds the row of a run keeps nobody waiting.
+
+use std::time::Duration;
+
+use anarchon::run::{Beat, BeatOutcome, ClaimOutcome, Ending, Trim};
+use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, MySqlBackend, Retention};
+use sqlx::{Connection as _, Executor as _, MySqlConnection};
+use tests::LONG;
+use tests::backends::{answer, attempts, claim, finish, job, won};
+use tests::servers::{Database, MariaDb};
+
+/// A store, and a transaction of an application on its database.
+async fn store() -> Option<(Database, MySqlBackend, MySqlConnection)> {
+    let database = MariaDb::shared()?.database();
+    let backend = MySqlBackend::new(database.url());
+    backend.connect().await.expect("a store");
+    let mut other = MySqlConnection::connect(database.url()).await.expect("a connection");
+    // So that it locks what it finds, and not what it looks at.
+    let isolation = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+    other.execute(isolation).await.expect("a setting");
+    other.execute("START TRANSACTION").await.expect("a transaction");
+    Some((database, backend, other))
+}
+
+async fn lock(other: &mut MySqlConnection, name: &str) {
+    // All of its columns: an index that had those would be locked whole by MariaDB.
+    let sql = "SELECT * FROM anarchon_runs WHERE job = ? FOR UPDATE";
+    let rows = sqlx::query(sql).bind(name.as_bytes()).fetch_all(other).await.expect("a lock");
+    assert!(!rows.is_empty(), "there is no run of {name}");
+}
+
+async fn unlock(other: &mut MySqlConnection) {
+    other.execute("ROLLBACK").await.expect("a rollback");
+    other.execute("START TRANSACTION").await.expect("a transaction");
+}
+
+/// A run whose lease is over.
+async fn abandoned(backend: &MySqlBackend, name: &str, slot: i64) {
+    let mut first = claim(name, slot);
+    first.lease = Duration::from_millis(1);
+    assert!(won(&backend.claim(&first).await.expect("an answer").value));
+    let over = async || {
+        let active = backend.active(&[job(name)]).await.expect("runs").value;
+        active.first().is_some_and(|run| run.left.is_zero())
+    };
+    while !over().await {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_locked_run_counts_as_alive_and_is_taken_over_when_it_is_free() {
+    let Some((_database, backend, mut other)) = store().await else { return };
+    abandoned(&backend, "a", 1).await;
+    lock(&mut other, "a").await;
+    let asked = claim("a", 1);
+    let outcome = backend.claim(&asked).await.expect("it does not wait").value;
+    assert_eq!(outcome, ClaimOutcome::Running { left: Duration::ZERO });
+    // It is in the way of the next slot, too.
+    let next = backend.claim(&claim("a", 2)).await.expect("it does not wait").value;
+    assert!(matches!(next, ClaimOutcome::Overlap { recorded: true, .. }), "{next:?}");
+    unlock(&mut other).await;
+    let outcome = backend.claim(&asked).await.expect("an answer").value;
+    assert!(matches!(outcome, ClaimOutcome::Won { attempt: 2, .. }), "{outcome:?}");
+    assert_eq!(attempts(&backend, "a").await.len(), 2, "the first attempt is in the history once");
+}
+
+#[tokio::test]
+async fn a_locked_run_that_nobody_may_take_over_is_closed_when_it_is_free() {
+    let Some((_database, backend, mut other)) = store().await else { return };
+    let mut only = claim("a", 1);
+    (only.max_attempts, only.lease) = (1, Duration::from_millis(1));
+    assert!(won(&backend.claim(&only).await.expect("an answer").value));
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    lock(&mut other, "a").await;
+    let next = backend.claim(&claim("a", 2)).await.expect("it does not wait").value;
+    assert!(matches!(next, ClaimOutcome::Overlap { .. }), "{next:?}");
+    unlock(&mut other).await;
+    assert!(won(&backend.claim(&claim("a", 3)).await.expect("an answer").value));
+    let kept = attempts(&backend, "a").await;
+    assert_eq!(kept.last().and_then(|first| first.status), Some(anarchon::AttemptStatus::Lost), "{kept:?}");
+}
+
+#[tokio::test]
+async fn one_locked_run_costs_no_other_its_lease() {
+    let Some((_database, backend, mut other)) = store().await else { return };
+    let claims = [claim("a", 1), claim("b", 1), claim("c", 1)];
+    assert!(backend.claim_many(&claims).await.into_iter().all(|won| self::won(&won.expect("an answer").value)));
+    lock(&mut other, "b").await;
+    let beats: Vec<Beat> = claims.iter().map(|c| Beat::new(c.key(), c.token, LONG * 8)).collect();
+    let answers = backend.heartbeat_many(&beats).await.into_iter().map(|beat| beat.expect("it does not wait").value);
+    assert_eq!(answers.collect::<Vec<_>>(), [BeatOutcome::Alive, BeatOutcome::Locked, BeatOutcome::Alive]);
+    unlock(&mut other).await;
+    assert_eq!(backend.heartbeat(&beats[1]).await.expect("an answer").value, BeatOutcome::Alive);
+}
+
+#[tokio::test]
+async fn heartbeats_beside_each_other_lock_their_own_runs_alone() {
+    const INSTANCES: usize = 4;
+    let Some((_database, backend, _other)) = store().await else { return };
+    let claims: Vec<_> = (0..INSTANCES * 2).map(|n| claim(&format!("job-{n}"), 1)).collect();
+    assert!(backend.claim_many(&claims).await.into_iter().all(|won| self::won(&won.expect("an answer").value)));
+    let instance = async |mine: &[anarchon::run::RunClaim]| {
+        for round in 1..=40 {
+            let beats: Vec<Beat> = mine.iter().map(|c| Beat::new(c.key(), c.token, LONG * (8 + round))).collect();
+            let answers = backend.heartbeat_many(&beats).await;
+            for answer in answers {
+                assert_eq!(answer.expect("an answer").value, BeatOutcome::Alive, "round {round}");
+            }
+        }
+    };
+    let mut mine = claims.chunks(2);
+    let mut next = || instance(mine.next().expect("as many as instances"));
+    tokio::join!(next(), next(), next(), next());
+}
+
+#[tokio::test]
+async fn a_trim_passes_over_what_is_locked() {
+    let Some((_database, backend, mut other)) = store().await else { return };
+    for name in ["a", "b"] {
+        for slot in 1..=4 {
+            let asked = claim(name, slot);
+            assert!(won(&backend.claim(&asked).await.expect("an answer").value));
+            backend.finish(&finish(&asked, Ending::Done)).await.expect("an end");
+        }
+    }
+    lock(&mut other, "a").await;
+    let trims = ["a", "b"].map(|name| Trim::new(job(name), Retention::new(1, None), Duration::ZERO));
+    backend.trim(&trims).await.expect("it does not wait");
+    assert_eq!((attempts(&backend, "a").await.len(), attempts(&backend, "b").await.len()), (4, 1));
+    unlock(&mut other).await;
+    backend.trim(&trims).await.expect("a trim");
+    assert_eq!(attempts(&backend, "a").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_finish_waits_for_the_run_and_a_job_that_is_held_is_busy() {
+    let Some((_database, backend, mut other)) = store().await else { return };
+    let asked = claim("a", 1);
+    assert!(won(&backend.claim(&asked).await.expect("an answer").value));
+    lock(&mut other, "a").await;
+    let ending = finish(&asked, Ending::Done);
+    let (ended, ()) = tokio::join!(backend.finish(&ending), async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        unlock(&mut other).await;
+    });
+    ended.expect("an end, after a wait");
+    other.execute("SELECT * FROM anarchon_runs_jobs WHERE job = 'a' FOR UPDATE").await.expect("a lock");
+    let next = claim("a", 2);
+    let error = backend.claim(&next).await.expect_err("the job is held for longer than anybody waits");
+    assert_eq!(error.kind(), BackendErrorKind::Busy, "{error}");
+    // It holds nothing up meanwhile.
+    assert!(won(&backend.claim(&claim("b", 1)).await.expect("an answer").value));
+    unlock(&mut other).await;
+    let outcome = answer(async || backend.claim(&next).await).await.value;
+    assert!(matches!(outcome, ClaimOutcome::Won { attempt: 1, .. }), "{outcome:?}");
+}
