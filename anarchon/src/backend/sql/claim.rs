@@ -12,17 +12,17 @@ use super::stage::{EXCLUSIVE, MANUAL, REQUEST};
 use crate::lease::MAX_RELEASES;
 
 /// How often a claim that writes nothing else notes that its job is in use.
-const TOUCH_MS: i64 = 3_600_000;
+pub(super) const TOUCH_MS: i64 = 3_600_000;
 
 /// What the values of a statement are, apart from its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Binds {
-    /// None.
-    Nothing,
     /// The names of the jobs.
     Names,
-    /// The claims.
+    /// The claims; only the first statement has them.
     Claims,
+    /// How many claims there are.
+    Count,
 }
 
 /// The statements of a claim batch of one size, without their values.
@@ -32,37 +32,35 @@ pub(super) struct ClaimTexts(Vec<(String, Binds)>);
 impl ClaimTexts {
     pub(super) fn new<D: SqlDialect>(sql: &Sql<'_, D>, size: usize) -> Self {
         if sql.apart {
-            // The claims are in the first statement.
-            let texts = sql.in_session(size).into_iter().enumerate();
-            return Self(texts.map(|(n, text)| (text, if n == 0 { Binds::Claims } else { Binds::Nothing })).collect());
+            let [work, read] = sql.in_session(size);
+            return Self(vec![(work, Binds::Claims), (read, Binds::Count)]);
         }
         let (stage, clock, staged) = (sql.stage(), sql.dialect.clock(), sql.staged(size));
         let mut texts = vec![(sql.stage_rows(size), Binds::Claims)];
         if sql.dialect.waits_for_locks() {
             texts.push((format!("UPDATE {stage} AS j SET c_now = {clock} WHERE {staged}"), Binds::Names));
         }
-        texts.push((format!("UPDATE {stage} AS j SET c_do = {} WHERE {staged}", sql.decision()), Binds::Names));
+        texts.push((format!("UPDATE {stage} AS j SET c_do = {} WHERE {staged}", sql.decision("")), Binds::Names));
         texts.extend(sql.work(size).into_iter().map(|text| (text, Binds::Names)));
         texts.push((sql.read_answers(size), Binds::Names));
         Self(texts)
     }
 
     /// The statements with the values of these claims, which are at most as many as the size.
-    pub(super) fn fill(&self, claims: &[Vec<Value>], size: usize) -> Vec<Statement> {
-        let missing = size.saturating_sub(claims.len());
-        let names = || {
-            let names = claims.iter().map(|c| c.first().cloned().unwrap_or(Value::Null));
-            names.chain(std::iter::repeat_n(Value::Null, missing)).collect()
-        };
-        let rows = || {
-            let rows = claims.iter().flatten().cloned();
-            rows.chain(std::iter::repeat_n(Value::Null, missing * REQUEST.len())).collect()
-        };
+    pub(super) fn fill(&self, claims: Vec<Vec<Value>>, size: usize) -> Vec<Statement> {
+        let count = i64::try_from(claims.len()).unwrap_or(i64::MAX);
+        let named = self.0.iter().any(|(_, binds)| *binds == Binds::Names);
+        let names = claims.iter().filter(|_| named).map(|claim| claim.first().cloned().unwrap_or(Value::Null));
+        let mut names: Vec<Value> = names.collect();
+        names.resize(size, Value::Null);
+        let mut rows = Vec::with_capacity(size * REQUEST.len());
+        rows.extend(claims.into_iter().flatten());
+        rows.resize(size * REQUEST.len(), Value::Null);
         let statement = |(text, binds): &(String, Binds)| {
             let values = match binds {
-                Binds::Nothing => Vec::new(),
-                Binds::Names => names(),
-                Binds::Claims => rows(),
+                Binds::Names => names.clone(),
+                Binds::Claims => std::mem::take(&mut rows),
+                Binds::Count => vec![count.into()],
             };
             Statement::new(text.clone(), values)
         };
@@ -81,7 +79,7 @@ fn closes(r: &str) -> String {
 
 /// Whether the run `r` is closed by the step on the job `j`: all that close, but the one of a slot that the claim's own
 /// token still holds.
-fn closed_now(r: &str) -> String {
+pub(super) fn closed_now(r: &str) -> String {
     format!("({} AND ({r}.token IS NULL OR {r}.id <> '' OR {r}.token <> j.c_token))", closes(r))
 }
 
@@ -97,14 +95,15 @@ const ACTS: &str = "j.c_do NOT IN ('newer', 'stale')";
 const STARTS: &str = "j.c_do IN ('start', 'take', 'manual')";
 
 impl<D: SqlDialect> Sql<'_, D> {
-    /// What is done about the claim `j`: rows of the table, tried from the top.
-    pub(super) fn decision(&self) -> String {
+    /// What is done about the claim `j`: rows of the table, tried from the top. `open` is what must be true before the
+    /// job's unfinished runs are looked for: nothing, or a condition and `AND`.
+    pub(super) fn decision(&self, open: &str) -> String {
         let t = self.tables;
         let manual = format!("j.c_kind IN ('{MANUAL}', '{EXCLUSIVE}')");
         let running = |rule: &str| {
             format!(
-                "EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = j.job AND r.counts = 1 AND r.status = 'running' \
-                 AND {rule})",
+                "({open}EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = j.job AND r.counts = 1 \
+                 AND r.status = 'running' AND {rule}))",
                 runs = t.runs
             )
         };
@@ -123,7 +122,8 @@ impl<D: SqlDialect> Sql<'_, D> {
              ELSE (SELECT CASE \
                WHEN r.token = j.c_token THEN CASE \
                  WHEN j.c_skip = 1 AND r.until_ms <= j.c_now AND {live} THEN 'overlap' ELSE 'again' END \
-               WHEN r.status IS NOT NULL AND a.status IS NOT NULL THEN 'ended' \
+               WHEN r.status IS NOT NULL AND EXISTS (SELECT 1 FROM {attempts} a WHERE a.job = j.job AND a.id = '' \
+                 AND a.slot = j.c_slot AND a.token = j.c_token) THEN 'ended' \
                WHEN r.status NOT IN ('running', 'waiting') OR {closes} THEN 'done' \
                WHEN r.until_ms > j.c_now THEN 'running' \
                WHEN r.status IS NOT NULL THEN CASE \
@@ -141,8 +141,7 @@ impl<D: SqlDialect> Sql<'_, D> {
                  THEN CASE j.c_kind WHEN 'scheduled' THEN 'skip overlap' ELSE 'overlap' END \
                ELSE 'start' END \
                FROM (SELECT 1 AS one) o \
-               LEFT JOIN {runs} r ON r.job = j.job AND r.id = '' AND r.slot = j.c_slot \
-               LEFT JOIN {attempts} a ON a.job = j.job AND a.slot = j.c_slot AND a.id = '' AND a.token = j.c_token) \
+               LEFT JOIN {runs} r ON r.job = j.job AND r.id = '' AND r.slot = j.c_slot) \
              END",
             meta = t.meta,
             runs = t.runs,
