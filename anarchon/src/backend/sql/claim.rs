@@ -21,8 +21,8 @@ enum Binds {
     Names,
     /// The claims; only the first statement has them.
     Claims,
-    /// How many claims there are.
-    Count,
+    /// How many rows before the claims are empty.
+    Missing,
 }
 
 /// The statements of a claim batch of one size, without their values.
@@ -33,14 +33,14 @@ impl ClaimTexts {
     pub(super) fn new<D: SqlDialect>(sql: &Sql<'_, D>, size: usize) -> Self {
         if sql.apart {
             let [work, read] = sql.in_session(size);
-            return Self(vec![(work, Binds::Claims), (read, Binds::Count)]);
+            return Self(vec![(work, Binds::Claims), (read, Binds::Missing)]);
         }
         let (stage, clock, staged) = (sql.stage(), sql.dialect.clock(), sql.staged(size));
         let mut texts = vec![(sql.stage_rows(size), Binds::Claims)];
         if sql.dialect.waits_for_locks() {
             texts.push((format!("UPDATE {stage} AS j SET c_now = {clock} WHERE {staged}"), Binds::Names));
         }
-        texts.push((format!("UPDATE {stage} AS j SET c_do = {} WHERE {staged}", sql.decision("")), Binds::Names));
+        texts.push((format!("UPDATE {stage} AS j SET c_do = {} WHERE {staged}", sql.decision()), Binds::Names));
         texts.extend(sql.work(size).into_iter().map(|text| (text, Binds::Names)));
         texts.push((sql.read_answers(size), Binds::Names));
         Self(texts)
@@ -48,19 +48,20 @@ impl ClaimTexts {
 
     /// The statements with the values of these claims, which are at most as many as the size.
     pub(super) fn fill(&self, claims: Vec<Vec<Value>>, size: usize) -> Vec<Statement> {
-        let count = i64::try_from(claims.len()).unwrap_or(i64::MAX);
+        let missing = i64::try_from(size.saturating_sub(claims.len())).unwrap_or(i64::MAX);
         let named = self.0.iter().any(|(_, binds)| *binds == Binds::Names);
         let names = claims.iter().filter(|_| named).map(|claim| claim.first().cloned().unwrap_or(Value::Null));
         let mut names: Vec<Value> = names.collect();
         names.resize(size, Value::Null);
-        let mut rows = Vec::with_capacity(size * REQUEST.len());
+        // What is missing comes first: so the last row is that of the last claim.
+        let mut rows = vec![Value::Null; size.saturating_sub(claims.len()) * REQUEST.len()];
+        rows.reserve_exact(claims.len() * REQUEST.len());
         rows.extend(claims.into_iter().flatten());
-        rows.resize(size * REQUEST.len(), Value::Null);
         let statement = |(text, binds): &(String, Binds)| {
             let values = match binds {
                 Binds::Names => names.clone(),
                 Binds::Claims => std::mem::take(&mut rows),
-                Binds::Count => vec![count.into()],
+                Binds::Missing => vec![missing.into()],
             };
             Statement::new(text.clone(), values)
         };
@@ -95,30 +96,46 @@ const ACTS: &str = "j.c_do NOT IN ('newer', 'stale')";
 const STARTS: &str = "j.c_do IN ('start', 'take', 'manual')";
 
 impl<D: SqlDialect> Sql<'_, D> {
-    /// What is done about the claim `j`: rows of the table, tried from the top. `open` is what must be true before the
-    /// job's unfinished runs are looked for: nothing, or a condition and `AND`.
-    pub(super) fn decision(&self, open: &str) -> String {
+    /// What is done about the claim `j`: rows of the table, tried from the top.
+    pub(super) fn decision(&self) -> String {
         let t = self.tables;
-        let manual = format!("j.c_kind IN ('{MANUAL}', '{EXCLUSIVE}')");
-        let running = |rule: &str| {
-            format!(
-                "({open}EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = j.job AND r.counts = 1 \
-                 AND r.status = 'running' AND {rule}))",
-                runs = t.runs
-            )
-        };
-        let other = "NOT (r.id = '' AND r.slot = j.c_slot)";
         format!(
-            "CASE WHEN (SELECT m.v FROM {meta} m WHERE m.k = 'format') > {NEWEST} THEN 'newer' \
-             WHEN j.c_now > j.c_valid THEN 'stale' \
-             WHEN {manual} THEN CASE \
+            "CASE {refused} \
+             WHEN j.c_kind IN ('{MANUAL}', '{EXCLUSIVE}') THEN CASE \
                WHEN EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = j.job AND r.id = j.c_token \
                  AND r.token = j.c_token AND r.until_ms > j.c_now) THEN 'again manual' \
                WHEN EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = j.job AND r.id = j.c_token) THEN 'ended manual' \
                WHEN EXISTS (SELECT 1 FROM {attempts} a WHERE a.job = j.job AND a.id = j.c_token) THEN 'ended manual' \
                WHEN j.c_kind = '{EXCLUSIVE}' AND {live_at_all} THEN 'manual overlap' \
                ELSE 'manual' END \
-             WHEN j.c_slot > j.c_now THEN 'early' \
+             {on_slot} END",
+            refused = self.refused(),
+            runs = t.runs,
+            attempts = t.attempts,
+            live_at_all = self.running("", "r.until_ms > j.c_now"),
+            on_slot = self.on_slot(""),
+        )
+    }
+
+    /// The same for claims that are not manual. `open` is what must be true before the job's unfinished runs are looked
+    /// at: nothing, or a condition and `AND`.
+    pub(super) fn decision_on_slot(&self, open: &str) -> String {
+        format!("CASE {} {} END", self.refused(), self.on_slot(open))
+    }
+
+    fn refused(&self) -> String {
+        format!(
+            "WHEN (SELECT m.v FROM {} m WHERE m.k = 'format') > {NEWEST} THEN 'newer' \
+             WHEN j.c_now > j.c_valid THEN 'stale'",
+            self.tables.meta
+        )
+    }
+
+    fn on_slot(&self, open: &str) -> String {
+        let t = self.tables;
+        let other = "NOT (r.id = '' AND r.slot = j.c_slot)";
+        format!(
+            "WHEN j.c_slot > j.c_now THEN 'early' \
              ELSE (SELECT CASE \
                WHEN r.token = j.c_token THEN CASE \
                  WHEN j.c_skip = 1 AND r.until_ms <= j.c_now AND {live} THEN 'overlap' ELSE 'again' END \
@@ -141,16 +158,24 @@ impl<D: SqlDialect> Sql<'_, D> {
                  THEN CASE j.c_kind WHEN 'scheduled' THEN 'skip overlap' ELSE 'overlap' END \
                ELSE 'start' END \
                FROM (SELECT 1 AS one) o \
-               LEFT JOIN {runs} r ON r.job = j.job AND r.id = '' AND r.slot = j.c_slot) \
-             END",
-            meta = t.meta,
+               LEFT JOIN {runs} r ON r.job = j.job AND r.id = '' AND r.slot = j.c_slot)",
             runs = t.runs,
             attempts = t.attempts,
             closes = closes("r"),
-            live_at_all = running("r.until_ms > j.c_now"),
-            live = running(&format!("r.until_ms > j.c_now AND {other}")),
-            live_or_orphaned =
-                running(&format!("(r.until_ms > j.c_now OR (r.id = '' AND NOT {})) AND {other}", closed_now("r"))),
+            live = self.running(open, &format!("r.until_ms > j.c_now AND {other}")),
+            live_or_orphaned = self.running(
+                open,
+                &format!("(r.until_ms > j.c_now OR (r.id = '' AND NOT {})) AND {other}", closed_now("r"))
+            ),
+        )
+    }
+
+    /// Whether a run of the job is running for which a rule holds.
+    fn running(&self, open: &str, rule: &str) -> String {
+        format!(
+            "({open}EXISTS (SELECT 1 FROM {} r WHERE r.open_job = j.job AND r.counts = 1 AND r.status = 'running' \
+             AND {rule}))",
+            self.tables.runs
         )
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A claim is a row that is inserted into a view; triggers decide it and do what was decided. Nearly every claim is won
 //! with nothing in the way, or lost to a run that lives or has ended. Those go a quick way, on which nothing is staged:
-//! each view's trigger passes the row on to the next with what it found, by `VALUES` alone, since a `SELECT` would take a
-//! table in between. All others are put together on the [stage](super::stage), where the statements of
+//! the first view's trigger passes the row on to the second with what it decided, by `VALUES` alone, since a `SELECT` would
+//! take a table in between. All others are put together on the [stage](super::stage), where the statements of
 //! [`claim`](super::claim) work on them at once. The one expression decides on both ways.
 //!
 //! An answer is one text, and the answers of a call are one row: each value of a row costs its client two allocations.
@@ -28,11 +28,6 @@ const COLUMNS: usize = 14;
 const QUIET: [&str; 11] =
     ["running", "done", "gone", "skipped", "old", "floor", "trimmed", "early", "paused", "stale", "newer"];
 
-/// An expression about the row `j`, said of the row that a trigger is about.
-fn of_new(expression: &str) -> String {
-    expression.replace("j.", "NEW.")
-}
-
 impl<D: SqlDialect> Sql<'_, D> {
     /// What each new connection makes for itself.
     pub(super) fn session(&self) -> Vec<Statement> {
@@ -42,8 +37,7 @@ impl<D: SqlDialect> Sql<'_, D> {
             columns.join(", ")
         };
         let (ask, stage, answers) = (self.ask(), self.stage(), self.answers());
-        let (go, seen, decided) = (self.go(), self.own("_seen"), self.own("_decided"));
-        let (last, rest) = (self.own("_last"), self.own("_rest"));
+        let (go, decided, last, rest) = (self.go(), self.own("_decided"), self.own("_last"), self.own("_rest"));
         let view = |name: &str, columns: &[&str]| {
             let nulls = vec!["NULL"; columns.len()].join(", ");
             format!("CREATE TEMP VIEW {name} ({}) AS SELECT {nulls}", columns.join(", "))
@@ -53,25 +47,7 @@ impl<D: SqlDialect> Sql<'_, D> {
             format!("CREATE TEMP TRIGGER {name} INSTEAD OF INSERT ON {on} WHEN {when} BEGIN {}; END", work.join("; "))
         };
         let request: Vec<&str> = REQUEST.iter().map(|(name, _)| *name).collect();
-        let found = [&["n"], &request[..], &["c_now", "c_open"]].concat();
-        let with_decision = [&found[..], &["fence", "c_do"]].concat();
         let answer_columns: Vec<String> = (0..COLUMNS).map(|n| format!("a{n}")).collect();
-
-        let look = format!(
-            "INSERT INTO {seen} VALUES (NEW.n, {request}, {clock}, \
-             EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = NEW.job))",
-            request = names(REQUEST, "NEW."),
-            clock = self.dialect.clock(),
-            runs = self.tables.runs,
-        );
-        let decide = format!(
-            "INSERT INTO {decided} VALUES ({}, (SELECT l.fence FROM {} l WHERE l.job = NEW.job AND l.ident = ''), {})",
-            found.iter().map(|name| format!("NEW.{name}")).collect::<Vec<_>>().join(", "),
-            self.tables.jobs,
-            self.quick_decision(),
-        );
-        let (start, quiet) = ("NEW.c_do IS 'start'", quiet());
-        let stage_it = format!("INSERT INTO {ask} VALUES (NEW.n, {})", names(REQUEST, "NEW."));
         [
             format!("CREATE TEMP TABLE {ask} (n INTEGER PRIMARY KEY, {})", typed(REQUEST)),
             format!(
@@ -88,15 +64,17 @@ impl<D: SqlDialect> Sql<'_, D> {
             ),
             format!("CREATE TEMP VIEW {} ({}) AS {}", self.reading(), answer_columns.join(", "), self.read_answers(1)),
             view(&go, &[&["n", "is_last"], &request[..]].concat()),
-            view(&seen, &found),
-            view(&decided, &with_decision),
+            view(&decided, &[&["n"], &request[..], &["c_now", "fence", "c_do"]].concat()),
             view(&last, &["is_last"]),
             view(&rest, &["one"]),
-            trigger("_look", &go, "1", &[look, format!("INSERT INTO {last} VALUES (NEW.is_last)")]),
-            trigger("_decide", &seen, "NEW.job IS NOT NULL", &[decide]),
-            trigger("_start", &decided, start, &self.quick_start()),
-            trigger("_quiet", &decided, &quiet, &[self.quiet_answer()]),
-            trigger("_stage_it", &decided, &format!("NOT ({start}) AND NOT {quiet}"), &[stage_it]),
+            trigger(
+                "_decide",
+                &go,
+                "NEW.job IS NOT NULL",
+                &[self.decide(&decided), format!("INSERT INTO {last} VALUES (NEW.is_last)")],
+            ),
+            trigger("_start", &decided, "NEW.c_do IS 'start'", &self.quick_start()),
+            trigger("_other", &decided, "NEW.c_do IS NOT 'start'", &self.other_than_start()),
             // A trigger takes memory for all that it may do before it looks whether it does anything.
             trigger(
                 "_any",
@@ -111,26 +89,49 @@ impl<D: SqlDialect> Sql<'_, D> {
         .collect()
     }
 
-    /// The decision on the claim that a trigger is about; or that it goes the other way, as more is written than what
-    /// follows from it alone: runs that are closed, a floor, or a sign of life of the job.
+    /// Passes the claim that a trigger is about on, with the clock, its job's fence and the decision.
+    fn decide(&self, decided: &str) -> String {
+        format!(
+            "INSERT INTO {decided} VALUES (NEW.n, {request}, {clock}, \
+             (SELECT l.fence FROM {jobs} l WHERE l.job = NEW.job AND l.ident = ''), {decision})",
+            request = names(REQUEST, "NEW."),
+            clock = self.dialect.clock(),
+            jobs = self.tables.jobs,
+            decision = self.quick_decision(),
+        )
+    }
+
+    /// The decision on the claim that a trigger is about; or that it goes the other way, as it is a manual one, or more
+    /// is written than what follows from it alone: runs that are closed, a floor, or a sign of life of the job. The clock
+    /// stands still while a statement runs, so `t` has the one that is passed on.
     fn quick_decision(&self) -> String {
         let t = self.tables;
-        let decision = self
-            .decision("j.c_open AND ")
+        let closes = format!(
+            "EXISTS (SELECT 1 FROM {} r WHERE r.open_job = j.job AND (r.status = 'waiting' OR {}))",
+            t.runs,
+            closed_now("r")
+        );
+        // A manual claim has no schedule identity.
+        let expression = format!(
+            "CASE WHEN l.touched IS NULL OR f.job IS NULL OR l.touched < j.c_now - {TOUCH_MS} OR (t.any_open AND {closes}) \
+             THEN 'staged' ELSE {} END",
+            self.decision_on_slot("t.any_open AND ")
+        );
+        let expression = expression
+            .replace("j.c_now", "t.now_ms")
             .replace("j.c_floor", "coalesce(f.floor, j.c_floor)")
             .replace("j.trim_mark", "l.trim_mark")
-            .replace("j.paused_at", "l.paused_at");
-        of_new(&format!(
-            "(SELECT CASE WHEN l.touched IS NULL OR f.job IS NULL OR l.touched < j.c_now - {TOUCH_MS} \
-               OR (j.c_open AND EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = j.job \
-                 AND (r.status = 'waiting' OR {closed}))) \
-             THEN 'staged' ELSE {decision} END \
-             FROM (SELECT 1 AS one) o LEFT JOIN {jobs} l ON l.job = j.job AND l.ident = '' \
-             LEFT JOIN {jobs} f ON f.job = j.job AND f.ident = j.c_ident)",
+            .replace("j.paused_at", "l.paused_at")
+            .replace("j.", "NEW.");
+        format!(
+            "(SELECT {expression} \
+             FROM (SELECT {clock} AS now_ms, EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = NEW.job) AS any_open) t \
+             LEFT JOIN {jobs} l ON l.job = NEW.job AND l.ident = '' \
+             LEFT JOIN {jobs} f ON f.job = NEW.job AND f.ident = NEW.c_ident)",
+            clock = self.dialect.clock(),
             runs = t.runs,
             jobs = t.jobs,
-            closed = closed_now("r"),
-        ))
+        )
     }
 
     /// Starts a run where nothing else is to be done.
@@ -151,32 +152,29 @@ impl<D: SqlDialect> Sql<'_, D> {
                 jobs = t.jobs,
                 touched = self.dialect.greatest("touched", "NEW.c_now"),
             ),
-            self.put_answer(&packed(&[
-                "NEW.job",
-                "NEW.c_do",
-                "NEW.c_now",
-                "''",
-                "''",
-                "NEW.c_max",
+            self.put_answer(
+                &packed(&["NEW.job", "NEW.c_do", "NEW.c_now", "''", "''", "NEW.c_max", "1", &fence, reason]),
                 "1",
-                &fence,
-                reason,
-            ])),
+            ),
         ]
     }
 
-    /// Answers a claim that changes nothing.
-    fn quiet_answer(&self) -> String {
+    /// Answers a claim that changes nothing; puts any other to those that are staged.
+    fn other_than_start(&self) -> [String; 2] {
+        let cases: Vec<String> = QUIET.iter().map(|decision| format!("WHEN '{decision}' THEN 1")).collect();
+        let quiet = format!("(CASE NEW.c_do {} ELSE 0 END)", cases.join(" "));
         let run = packed(&["NEW.job", "NEW.c_do", "NEW.c_now", "r.status", "r.until_ms"]);
         let none = packed(&["NEW.job", "NEW.c_do", "NEW.c_now"]);
-        self.put_answer(&format!(
+        let answer = format!(
             "coalesce((SELECT {run} FROM {} r WHERE r.slot = NEW.c_slot AND r.job = NEW.job AND r.id = ''), {none})",
             self.tables.runs
-        ))
+        );
+        let (ask, request) = (self.ask(), names(REQUEST, "NEW."));
+        [self.put_answer(&answer, &quiet), format!("INSERT INTO {ask} SELECT NEW.n, {request} WHERE NOT {quiet}")]
     }
 
-    fn put_answer(&self, answer: &str) -> String {
-        format!("UPDATE {} SET a = {answer} WHERE n = NEW.n", self.answers())
+    fn put_answer(&self, answer: &str, when: &str) -> String {
+        format!("UPDATE {} SET a = {answer} WHERE n = NEW.n AND {when}", self.answers())
     }
 
     /// What is done with all claims of a call that did not go the quick way.
@@ -186,10 +184,7 @@ impl<D: SqlDialect> Sql<'_, D> {
             self.empty_stage(),
             self.stage_asked(&ask),
             // The decision reads the staged row by its alias, which an update inside a trigger cannot give.
-            format!(
-                "UPDATE {stage} SET c_do = (SELECT {} FROM {stage} j WHERE j.job = {stage}.job)",
-                self.decision("")
-            ),
+            format!("UPDATE {stage} SET c_do = (SELECT {} FROM {stage} j WHERE j.job = {stage}.job)", self.decision()),
         ];
         work.extend(self.work(1));
         let columns: Vec<String> = (0..COLUMNS).map(|n| format!("q.a{n}")).collect();
@@ -210,9 +205,9 @@ impl<D: SqlDialect> Sql<'_, D> {
         let marks = vec!["?"; REQUEST.len()].join(", ");
         let rows: Vec<String> = (0..size).map(|n| format!("({n}, {}, {marks})", u8::from(n + 1 == size))).collect();
         let read = if size == 1 {
-            format!("SELECT a FROM {} WHERE n < ?", self.answers())
+            format!("SELECT a FROM {} WHERE n = ?", self.answers())
         } else {
-            let answers = format!("(SELECT a FROM {} WHERE n < ? ORDER BY n)", self.answers());
+            let answers = format!("(SELECT a FROM {} WHERE n >= ? AND n < {size} ORDER BY n)", self.answers());
             format!("SELECT group_concat(a, '{ANSWER}') FROM {answers}")
         };
         [format!("INSERT OR ROLLBACK INTO {} VALUES {}", self.go(), rows.join(", ")), read]
@@ -237,12 +232,6 @@ impl<D: SqlDialect> Sql<'_, D> {
     fn reading(&self) -> String {
         self.own("_reading")
     }
-}
-
-/// Whether the decision is a quiet one: 1 or 0, never NULL.
-fn quiet() -> String {
-    let cases: Vec<String> = QUIET.iter().map(|decision| format!("WHEN '{decision}' THEN 1")).collect();
-    format!("(CASE NEW.c_do {} ELSE 0 END)", cases.join(" "))
 }
 
 /// One text of some columns; NULL is an empty one.
