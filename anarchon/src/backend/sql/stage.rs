@@ -2,10 +2,8 @@
 //! decided. Every statement of a batch reads it, so all of them see one request and one "now".
 //!
 //! It is the jobs' own rows, whose writing takes their locks; or, where a transaction holds the only write lock anyway,
-//! a temporary table of the connection. A call that decides nothing then writes nothing to the database, and the work on
-//! a stage is the trigger of a view that nobody reads, made once per connection: one short text instead of a dozen long
-//! ones. Both count, since a client that caches statements looks at every byte of their text in each call, and the end
-//! of each statement wakes the thread that waits for the answer, which costs more than most of these statements do.
+//! a temporary table of the connection (see [`session`](super::session)), so that a call that decides nothing writes
+//! nothing to the database.
 
 use super::Sql;
 use super::client::Value;
