@@ -145,7 +145,7 @@ fn blocker(job: &JobName, rows: &[&Row], now: i64) -> Read<Option<(RunKey, i64)>
     for row in rows {
         let Some(slot) = row.opt_int(11)? else { continue };
         let until = row.int(13)?;
-        let candidate = (until <= now, key(job.clone(), slot, row.text(12)?)?, until);
+        let candidate = (until <= now, key(job.clone(), slot, row.opt_text(12)?.unwrap_or_default())?, until);
         if first.as_ref().is_none_or(|best| (candidate.0, &candidate.1) < (best.0, &best.1)) {
             first = Some(candidate);
         }

@@ -17,12 +17,12 @@ pub(in crate::backend) const TOUCH_MS: i64 = 3_600_000;
 /// What the values of a statement are, apart from its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Binds {
-    /// None.
-    Nothing,
     /// The names of the jobs.
     Names,
-    /// The claims.
+    /// The claims; only the first statement has them.
     Claims,
+    /// How many rows before the claims are empty.
+    Missing,
 }
 
 /// The statements of a claim batch of one size, without their values.
@@ -32,9 +32,8 @@ pub(super) struct ClaimTexts(Vec<(String, Binds)>);
 impl ClaimTexts {
     pub(super) fn new<D: SqlDialect>(sql: &Sql<'_, D>, size: usize) -> Self {
         if sql.apart {
-            // The claims are in the first statement.
-            let texts = sql.in_session(size).into_iter().enumerate();
-            return Self(texts.map(|(n, text)| (text, if n == 0 { Binds::Claims } else { Binds::Nothing })).collect());
+            let [work, read] = sql.in_session(size);
+            return Self(vec![(work, Binds::Claims), (read, Binds::Missing)]);
         }
         let (stage, clock, staged) = (sql.stage(), sql.dialect.clock(), sql.staged(size));
         let mut texts = vec![(sql.stage_rows(size), Binds::Claims)];
@@ -48,21 +47,21 @@ impl ClaimTexts {
     }
 
     /// The statements with the values of these claims, which are at most as many as the size.
-    pub(super) fn fill(&self, claims: &[Vec<Value>], size: usize) -> Vec<Statement> {
-        let missing = size.saturating_sub(claims.len());
-        let names = || {
-            let names = claims.iter().map(|c| c.first().cloned().unwrap_or(Value::Null));
-            names.chain(std::iter::repeat_n(Value::Null, missing)).collect()
-        };
-        let rows = || {
-            let rows = claims.iter().flatten().cloned();
-            rows.chain(std::iter::repeat_n(Value::Null, missing * REQUEST.len())).collect()
-        };
+    pub(super) fn fill(&self, claims: Vec<Vec<Value>>, size: usize) -> Vec<Statement> {
+        let missing = i64::try_from(size.saturating_sub(claims.len())).unwrap_or(i64::MAX);
+        let named = self.0.iter().any(|(_, binds)| *binds == Binds::Names);
+        let names = claims.iter().filter(|_| named).map(|claim| claim.first().cloned().unwrap_or(Value::Null));
+        let mut names: Vec<Value> = names.collect();
+        names.resize(size, Value::Null);
+        // What is missing comes first: so the last row is that of the last claim.
+        let mut rows = vec![Value::Null; size.saturating_sub(claims.len()) * REQUEST.len()];
+        rows.reserve_exact(claims.len() * REQUEST.len());
+        rows.extend(claims.into_iter().flatten());
         let statement = |(text, binds): &(String, Binds)| {
             let values = match binds {
-                Binds::Nothing => Vec::new(),
-                Binds::Names => names(),
-                Binds::Claims => rows(),
+                Binds::Names => names.clone(),
+                Binds::Claims => std::mem::take(&mut rows),
+                Binds::Missing => vec![missing.into()],
             };
             Statement::new(text.clone(), values)
         };
@@ -81,7 +80,7 @@ fn closes(r: &str) -> String {
 
 /// Whether the run `r` is closed by the step on the job `j`: all that close, but the one of a slot that the claim's own
 /// token still holds.
-fn closed_now(r: &str) -> String {
+pub(super) fn closed_now(r: &str) -> String {
     format!("({} AND ({r}.token IS NULL OR {r}.id <> '' OR {r}.token <> j.c_token))", closes(r))
 }
 
@@ -100,33 +99,51 @@ impl<D: SqlDialect> Sql<'_, D> {
     /// What is done about the claim `j`: rows of the table, tried from the top.
     pub(super) fn decision(&self) -> String {
         let t = self.tables;
-        let manual = format!("j.c_kind IN ('{MANUAL}', '{EXCLUSIVE}')");
-        let running = |rule: &str| {
-            format!(
-                "EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = j.job AND r.counts = 1 AND r.status = 'running' \
-                 AND {rule})",
-                runs = t.runs
-            )
-        };
-        let other = "NOT (r.id = '' AND r.slot = j.c_slot)";
-        let closed =
-            if self.locks_rows() { format!("({} AND {})", closed_now("r"), self.free("r")) } else { closed_now("r") };
         format!(
-            "CASE WHEN (SELECT m.v FROM {meta} m WHERE m.k = 'format') > {NEWEST} THEN 'newer' \
-             WHEN j.c_now > j.c_valid THEN 'stale' \
-             WHEN {manual} THEN CASE \
+            "CASE {refused} \
+             WHEN j.c_kind IN ('{MANUAL}', '{EXCLUSIVE}') THEN CASE \
                WHEN EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = j.job AND r.id = j.c_token \
                  AND r.token = j.c_token AND r.until_ms > j.c_now) THEN 'again manual' \
                WHEN EXISTS (SELECT 1 FROM {runs} r WHERE r.open_job = j.job AND r.id = j.c_token) THEN 'ended manual' \
                WHEN EXISTS (SELECT 1 FROM {attempts} a WHERE a.job = j.job AND a.id = j.c_token) THEN 'ended manual' \
                WHEN j.c_kind = '{EXCLUSIVE}' AND {live_at_all} THEN 'manual overlap' \
                ELSE 'manual' END \
-             WHEN j.c_slot > j.c_now THEN 'early' \
+             {on_slot} END",
+            refused = self.refused(),
+            runs = t.runs,
+            attempts = t.attempts,
+            live_at_all = self.running("", "r.until_ms > j.c_now"),
+            on_slot = self.on_slot(""),
+        )
+    }
+
+    /// The same for claims that are not manual. `open` is what must be true before the job's unfinished runs are looked
+    /// at: nothing, or a condition and `AND`.
+    pub(super) fn decision_on_slot(&self, open: &str) -> String {
+        format!("CASE {} {} END", self.refused(), self.on_slot(open))
+    }
+
+    fn refused(&self) -> String {
+        format!(
+            "WHEN (SELECT m.v FROM {} m WHERE m.k = 'format') > {NEWEST} THEN 'newer' \
+             WHEN j.c_now > j.c_valid THEN 'stale'",
+            self.tables.meta
+        )
+    }
+
+    fn on_slot(&self, open: &str) -> String {
+        let t = self.tables;
+        let other = "NOT (r.id = '' AND r.slot = j.c_slot)";
+        let closed =
+            if self.locks_rows() { format!("({} AND {})", closed_now("r"), self.free("r")) } else { closed_now("r") };
+        format!(
+            "WHEN j.c_slot > j.c_now THEN 'early' \
              ELSE (SELECT CASE \
                {locked}\
                WHEN r.token = j.c_token THEN CASE \
                  WHEN j.c_skip = 1 AND r.until_ms <= j.c_now AND {live} THEN 'overlap' ELSE 'again' END \
-               WHEN r.status IS NOT NULL AND a.status IS NOT NULL THEN 'ended' \
+               WHEN r.status IS NOT NULL AND EXISTS (SELECT 1 FROM {attempts} a WHERE a.job = j.job AND a.id = '' \
+                 AND a.slot = j.c_slot AND a.token = j.c_token) THEN 'ended' \
                WHEN r.status NOT IN ('running', 'waiting') OR {closes} THEN 'done' \
                WHEN r.until_ms > j.c_now THEN 'running' \
                WHEN r.status IS NOT NULL THEN CASE \
@@ -144,10 +161,7 @@ impl<D: SqlDialect> Sql<'_, D> {
                  THEN CASE j.c_kind WHEN 'scheduled' THEN 'skip overlap' ELSE 'overlap' END \
                ELSE 'start' END \
                FROM (SELECT 1 AS one) o \
-               LEFT JOIN {runs} r ON r.job = j.job AND r.id = '' AND r.slot = j.c_slot \
-               LEFT JOIN {attempts} a ON a.job = j.job AND a.slot = j.c_slot AND a.id = '' AND a.token = j.c_token) \
-             END",
-            meta = t.meta,
+               LEFT JOIN {runs} r ON r.job = j.job AND r.id = '' AND r.slot = j.c_slot)",
             runs = t.runs,
             attempts = t.attempts,
             // What somebody works on right now counts as alive.
@@ -161,9 +175,18 @@ impl<D: SqlDialect> Sql<'_, D> {
                 String::new()
             },
             closes = closes("r"),
-            live_at_all = running("r.until_ms > j.c_now"),
-            live = running(&format!("r.until_ms > j.c_now AND {other}")),
-            live_or_orphaned = running(&format!("(r.until_ms > j.c_now OR (r.id = '' AND NOT {closed})) AND {other}")),
+            live = self.running(open, &format!("r.until_ms > j.c_now AND {other}")),
+            live_or_orphaned =
+                self.running(open, &format!("(r.until_ms > j.c_now OR (r.id = '' AND NOT {closed})) AND {other}")),
+        )
+    }
+
+    /// Whether a run of the job is running for which a rule holds.
+    fn running(&self, open: &str, rule: &str) -> String {
+        format!(
+            "({open}EXISTS (SELECT 1 FROM {} r WHERE r.open_job = j.job AND r.counts = 1 AND r.status = 'running' \
+             AND {rule}))",
+            self.tables.runs
         )
     }
 

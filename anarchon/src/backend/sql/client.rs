@@ -290,10 +290,10 @@ pub trait SqlClient: Send + Sync + 'static {
     }
 
     /// Runs statements in order on one connection that has run the statements of [`on_connect`](Self::on_connect), and
-    /// returns the rows of the last one. Only one of them touches the database, so no transaction is needed around them;
-    /// after an error, or when the call is dropped, the connection is discarded.
-    fn session(&self, statements: Vec<Statement>) -> impl Future<Output = Result<Vec<Row>, SqlError>> + Send {
-        self.batch(statements)
+    /// returns the one row of the last one; the others return none. Only the first touches the database, so no
+    /// transaction is needed around them; after an error, or when the call is dropped, the connection is discarded.
+    fn session(&self, statements: Vec<Statement>) -> impl Future<Output = Result<Option<Row>, SqlError>> + Send {
+        async { Ok(self.batch(statements).await?.pop()) }
     }
 
     /// Connects, unless that is done already, and checks the server. Called before the tables are looked at.
@@ -321,7 +321,7 @@ impl<C: SqlClient> SqlClient for Arc<C> {
         (**self).on_connect(statements)
     }
 
-    async fn session(&self, statements: Vec<Statement>) -> Result<Vec<Row>, SqlError> {
+    async fn session(&self, statements: Vec<Statement>) -> Result<Option<Row>, SqlError> {
         (**self).session(statements).await
     }
 

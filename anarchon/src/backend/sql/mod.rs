@@ -22,6 +22,7 @@ mod locks;
 mod many;
 mod register;
 mod schema;
+mod session;
 mod stage;
 mod tables;
 
@@ -257,13 +258,15 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
         values: impl FnOnce() -> Vec<Vec<Value>>,
     ) -> Result<Vec<Row>, BackendError> {
         if sql.apart {
-            let statements = self.claim_statements(sql, &values());
-            return self.client.session(statements).await.map_err(|error| self.failed(error));
+            let claims = values();
+            let count = claims.len();
+            let row = self.client.session(self.claim_statements(sql, claims)).await;
+            return row.and_then(|row| session::unpacked(row.as_ref(), count)).map_err(|error| self.failed(error));
         }
-        self.call(sql, verb, || self.claim_statements(sql, &values())).await
+        self.call(sql, verb, || self.claim_statements(sql, values())).await
     }
 
-    fn claim_statements(&self, sql: &Sql<'_, D>, claims: &[Vec<Value>]) -> Vec<Statement> {
+    fn claim_statements(&self, sql: &Sql<'_, D>, claims: Vec<Vec<Value>>) -> Vec<Statement> {
         let size = padded(claims.len());
         let mut texts = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let texts = Arc::clone(texts.entry(size).or_insert_with(|| Arc::new(ClaimTexts::new(sql, size))));

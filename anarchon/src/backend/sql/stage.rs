@@ -2,13 +2,11 @@
 //! decided. Every statement of a batch reads it, so all of them see one request and one "now".
 //!
 //! It is the jobs' own rows, whose writing takes their locks; or, where a transaction holds the only write lock anyway,
-//! a temporary table of the connection. A call that decides nothing then writes nothing to the database, and the work on
-//! a stage is the trigger of a view that nobody reads, made once per connection: one short text instead of a dozen long
-//! ones. Both count, since a client that caches statements looks at every byte of their text in each call, and the end
-//! of each statement wakes the thread that waits for the answer, which costs more than most of these statements do.
+//! a temporary table of the connection (see [`session`](super::session)), so that a call that decides nothing writes
+//! nothing to the database.
 
 use super::Sql;
-use super::client::{Statement, Value};
+use super::client::Value;
 use super::dialect::{Column, SqlDialect};
 use crate::clock::to_ms;
 use crate::lease::MAX_RETRY_WAIT;
@@ -41,11 +39,8 @@ pub(super) const REQUEST: &[(&str, Column)] = &[
 pub(super) const FOUND: &[(&str, Column)] = &[("c_now", Column::Int), ("c_new", Column::Int), ("c_do", Column::Key)];
 
 /// What a temporary stage has beside those, copied from the job's row.
-const COPIED: &[(&str, Column)] =
+pub(super) const COPIED: &[(&str, Column)] =
     &[("touched", Column::Int), ("fence", Column::Int), ("trim_mark", Column::Int), ("paused_at", Column::Int)];
-
-/// How many columns an answer has.
-const ANSWER_COLUMNS: usize = 14;
 
 /// The kinds of a manual run; the other kinds are those of [`ClaimKind`](crate::run::ClaimKind).
 pub(super) const MANUAL: &str = "manual";
@@ -99,7 +94,7 @@ pub(in crate::backend) fn millis(duration: std::time::Duration) -> i64 {
 }
 
 /// A column list.
-fn names(columns: &[(&str, Column)], prefix: &str) -> String {
+pub(super) fn names(columns: &[(&str, Column)], prefix: &str) -> String {
     let names: Vec<String> = columns.iter().map(|(name, _)| format!("{prefix}{name}")).collect();
     names.join(", ")
 }
@@ -112,11 +107,11 @@ pub(super) fn one_of(size: usize) -> String {
 impl<D: SqlDialect> Sql<'_, D> {
     /// The stage's table.
     pub(super) fn stage(&self) -> String {
-        if self.apart { self.session_name("_stage") } else { self.tables.jobs.clone() }
+        if self.apart { self.own("_stage") } else { self.tables.jobs.clone() }
     }
 
     /// The name of what belongs to one connection.
-    fn session_name(&self, suffix: &str) -> String {
+    pub(super) fn own(&self, suffix: &str) -> String {
         self.dialect.quote(&format!("{}{suffix}", self.tables.base))
     }
 
@@ -138,79 +133,6 @@ impl<D: SqlDialect> Sql<'_, D> {
     pub(super) fn stage_of(&self, alias: &str) -> String {
         let lock = if self.apart { "" } else { " AND j.ident = ''" };
         format!("j.job = {alias}.job{lock}")
-    }
-
-    /// What each new connection makes for itself, where the stage is apart: a table for requests, the stage, a table for
-    /// answers, and a view into which a row is inserted to have the work done. That row is a request itself, or has no
-    /// job when the requests are in their table already.
-    pub(super) fn session(&self) -> Vec<Statement> {
-        let typed = |columns: &[(&str, Column)]| {
-            let columns: Vec<String> =
-                columns.iter().map(|(name, kind)| format!("{name} {}", self.dialect.column(*kind))).collect();
-            columns.join(", ")
-        };
-        let (ask, go, stage, answers) = (self.ask(), self.go(), self.stage(), self.answers());
-        let mut work = vec![
-            format!("INSERT INTO {ask} SELECT {} WHERE NEW.job IS NOT NULL", names(REQUEST, "NEW.")),
-            self.empty_stage(),
-            self.stage_asked(),
-            // The decision reads the staged row by its alias, which an update inside a trigger cannot give.
-            format!("UPDATE {stage} SET c_do = (SELECT {} FROM {stage} j WHERE j.job = {stage}.job)", self.decision()),
-        ];
-        work.extend(self.work(1));
-        work.extend([
-            format!("DELETE FROM {answers}"),
-            format!("INSERT INTO {answers} {}", self.read_answers(1)),
-            format!("DELETE FROM {ask}"),
-        ]);
-        let nulls: Vec<String> = REQUEST.iter().map(|(name, _)| format!("NULL AS {name}")).collect();
-        let columns: Vec<String> = (0..ANSWER_COLUMNS).map(|n| format!("a{n}")).collect();
-        [
-            format!("CREATE TEMP TABLE {ask} ({})", typed(REQUEST)),
-            format!(
-                "CREATE TEMP TABLE {stage} ({}, PRIMARY KEY (job)) {}",
-                typed(&[REQUEST, FOUND, COPIED].concat()),
-                self.dialect.table_options()
-            ),
-            format!("CREATE TEMP TABLE {answers} ({})", columns.join(", ")),
-            format!("CREATE TEMP VIEW {go} AS SELECT {}", nulls.join(", ")),
-            format!(
-                "CREATE TEMP TRIGGER {} INSTEAD OF INSERT ON {go} BEGIN {}; END",
-                self.session_name("_work"),
-                work.join("; ")
-            ),
-        ]
-        .into_iter()
-        .map(|sql| Statement::new(sql, Vec::new()))
-        .collect()
-    }
-
-    /// Where the requests of a claim batch are put.
-    fn ask(&self) -> String {
-        self.session_name("_ask")
-    }
-
-    /// An insert into this does the work.
-    fn go(&self) -> String {
-        self.session_name("_go")
-    }
-
-    /// Where the answers are put, as part of the work: they are those of its transaction.
-    fn answers(&self) -> String {
-        self.session_name("_answers")
-    }
-
-    /// The statements of a claim batch on such a connection. All that touches the database is the last but one. An
-    /// error takes the whole transaction back, so SQLite need not keep what would take back that statement alone.
-    pub(super) fn in_session(&self, size: usize) -> Vec<String> {
-        let row = format!("({})", vec!["?"; REQUEST.len()].join(", "));
-        let go = format!("INSERT OR ROLLBACK INTO {}", self.go());
-        let read = format!("SELECT * FROM {}", self.answers());
-        if size == 1 {
-            return vec![format!("{go} VALUES {row}"), read];
-        }
-        let ask = format!("INSERT INTO {} VALUES {}", self.ask(), vec![row.as_str(); size].join(", "));
-        vec![ask, format!("{go} (job) VALUES (NULL)"), read]
     }
 
     pub(super) fn empty_stage(&self) -> String {
@@ -239,15 +161,15 @@ impl<D: SqlDialect> Sql<'_, D> {
         )
     }
 
-    /// Stages what was asked, in a temporary table.
-    fn stage_asked(&self) -> String {
+    /// Stages what is asked, in a temporary table.
+    pub(super) fn stage_asked(&self, ask: &str) -> String {
         let columns = [REQUEST, &FOUND[..2], COPIED].concat();
         format!(
             "INSERT INTO {stage} ({into}) SELECT {from} FROM ({requests}) j",
             stage = self.stage(),
             into = names(&columns, ""),
             from = names(&columns, "j."),
-            requests = self.requests(&self.ask()),
+            requests = self.requests(ask),
         )
     }
 

@@ -2,4 +2,5 @@
 
 mod differential;
 mod file;
+mod quick;
 mod support;

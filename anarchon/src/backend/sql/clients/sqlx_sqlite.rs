@@ -59,6 +59,16 @@ enum Open {
     Memory(SqlitePool),
 }
 
+/// What a call waits for.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// All rows, and that all is done: what is committed last is certain only then.
+    All,
+    /// The first row, which only the last statement returns and nothing that matters comes after. Each thing more that
+    /// the connection's thread says wakes who waits for it, which costs more than the statements do.
+    First,
+}
+
 struct Opened {
     connection: SqliteConnection,
     has_session: bool,
@@ -128,9 +138,12 @@ impl SqlxSqlite {
             self.busy_timeout.unwrap_or(BUSY_TIMEOUT).min(Duration::from_millis(i32::MAX.unsigned_abs().into()));
         let options = options.clone().busy_timeout(timeout).row_buffer_size(ROW_BUFFER).disable_statement_logging();
         // Pages of a few hundred jobs stay in memory (16 MiB), and the log is copied back less often than each 4 MiB.
-        // Temporary tables in memory have no journal file, nor a buffer of 64 KiB for one in each transaction.
-        let options =
-            options.pragma("cache_size", "-16384").pragma("wal_autocheckpoint", "4000").pragma("temp_store", "MEMORY");
+        // Temporary tables are in memory and cannot be rolled back: after an error they go with the connection.
+        let options = options
+            .pragma("cache_size", "-16384")
+            .pragma("wal_autocheckpoint", "4000")
+            .pragma("temp_store", "MEMORY")
+            .pragma("temp.journal_mode", "OFF");
         if ours { options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Normal) } else { options }
     }
 
@@ -162,6 +175,7 @@ impl SqlxSqlite {
         ours: bool,
         sql: String,
         values: Vec<Value>,
+        wanted: Wanted,
     ) -> Result<Vec<Row>, SqlError> {
         let mut open = self.open.lock().await;
         let mut opened = match std::mem::take(&mut *open) {
@@ -178,7 +192,11 @@ impl SqlxSqlite {
             opened.has_session = true;
         }
         let query = sqlx::query_with(AssertSqlSafe(sql), arguments(values)?);
-        match query.fetch_all(&mut opened.connection).await {
+        let rows = match wanted {
+            Wanted::All => query.fetch_all(&mut opened.connection).await,
+            Wanted::First => query.fetch_optional(&mut opened.connection).await.map(Vec::from_iter),
+        };
+        match rows {
             Ok(rows) => {
                 *open = Open::File(opened);
                 drop(open);
@@ -254,11 +272,11 @@ impl SqlxSqlite {
         SqlError::new(kind, format!("{at}: {hint}: {error}")).with_source(error)
     }
 
-    async fn run(&self, statements: Vec<Statement>, transaction: bool) -> Result<Vec<Row>, SqlError> {
+    async fn run(&self, statements: Vec<Statement>, transaction: bool, wanted: Wanted) -> Result<Vec<Row>, SqlError> {
         match &self.source {
             Source::File { options, ours } => {
                 let (sql, values) = joined(statements, transaction);
-                self.on_file(options, *ours, sql, values).await
+                self.on_file(options, *ours, sql, values, wanted).await
             }
             _ => self.in_memory(statements).await,
         }
@@ -267,11 +285,11 @@ impl SqlxSqlite {
 
 impl SqlClient for SqlxSqlite {
     async fn query(&self, statement: Statement) -> Result<Vec<Row>, SqlError> {
-        self.run(vec![statement], false).await
+        self.run(vec![statement], false, Wanted::All).await
     }
 
     async fn batch(&self, statements: Vec<Statement>) -> Result<Vec<Row>, SqlError> {
-        self.run(statements, true).await
+        self.run(statements, true, Wanted::All).await
     }
 
     /// A database in memory is used through a pool, whose connections are not ours to prepare.
@@ -280,8 +298,8 @@ impl SqlClient for SqlxSqlite {
         file && self.session.set(joined(statements, false).0).is_ok()
     }
 
-    async fn session(&self, statements: Vec<Statement>) -> Result<Vec<Row>, SqlError> {
-        self.run(statements, false).await
+    async fn session(&self, statements: Vec<Statement>) -> Result<Option<Row>, SqlError> {
+        Ok(self.run(statements, false, Wanted::First).await?.pop())
     }
 
     async fn server(&self) -> Result<ServerInfo, SqlError> {
