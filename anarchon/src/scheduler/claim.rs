@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clocks::Now;
-use super::engine::{Answers, COALESCE_AFTER, Engine, Input, JobState, Reply};
+use super::engine::{Answers, COALESCE_AFTER, Engine, Input, Reply};
 use super::ids::IdMap;
+use super::jobs::JobState;
 use super::timer::{JobId, Timer};
 use crate::clock::{from_ms, to_ms};
 use crate::error::{BackendError, BackendErrorKind};
@@ -15,23 +16,26 @@ use crate::event::Event;
 use crate::job::Job;
 use crate::lease::later;
 use crate::run::{ClaimKind, ClaimOutcome, Lateness, Release, ReleaseOutcome, RunClaim, RunKey, SkipReason, Timed};
-use crate::slot::{JobName, Slot, Token};
+use crate::slot::{Slot, Token};
 
 /// Claims that go in one call at most.
 const BATCH: usize = 64;
 /// Into how many groups the due jobs of one instance are split, so that one instance does not win everything.
 const GROUPS: usize = 4;
+/// Due jobs are shuffled in about so many blocks: neighbours stay together, in memory and in batches, as far as the
+/// instances can still share the blocks among them.
+const BLOCKS: usize = 64;
 /// Claim calls under way at once.
 const CALLS: usize = 2;
-/// A claim packet may come this much later than its call's deadline before the store refuses it.
 /// A queue shorter than this is sent soon enough to be left alone.
 const LONG_QUEUE: usize = 256;
+/// A claim packet may come this much later than its call's deadline before the store refuses it.
 const PACKET_LIFE: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
 
 /// A slot to be claimed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     pub(super) job: JobId,
     pub(super) slot: Slot,
@@ -60,16 +64,17 @@ pub(super) struct Claim {
     unanswered_until: Option<i64>,
     /// Sent alone, since a batch with it failed.
     alone: bool,
-    /// Under way.
-    sent: bool,
     /// A takeover is given up at this time since boot.
     give_up: Option<Duration>,
 }
 
+/// The claims that are not under way: those that are, are with their call.
 #[derive(Default)]
 pub(super) struct Claims {
-    all: IdMap<Claim>,
-    queue: VecDeque<u64>,
+    /// To be sent as soon as a call is free.
+    queue: VecDeque<Claim>,
+    /// To be sent again some time.
+    waiting: IdMap<Claim>,
     /// The length at which the queue is next looked through for claims that are too late.
     look_through_at: usize,
     under_way: usize,
@@ -86,11 +91,10 @@ impl Claims {
 
     /// Takes all that is not under way.
     pub(super) fn take_unsent(&mut self) -> Vec<Claim> {
-        let mut ids: Vec<u64> = self.all.iter().filter(|(_, claim)| !claim.sent).map(|(id, _)| *id).collect();
-        ids.sort_unstable();
-        self.queue.clear();
+        let mut waiting: Vec<(u64, Claim)> = self.waiting.drain().collect();
+        waiting.sort_unstable_by_key(|(id, _)| *id);
         self.unproven.clear();
-        ids.into_iter().filter_map(|id| self.all.remove(&id)).collect()
+        self.queue.drain(..).chain(waiting.into_iter().map(|(_, claim)| claim)).collect()
     }
 }
 
@@ -111,11 +115,24 @@ impl Engine {
     pub(super) fn due_slots(&mut self, now: Now) {
         let store_now = self.store_ms(now);
         let mut due = Vec::new();
-        while let Some((slot, id)) = self.due.pop(store_now) {
-            let leases = self.leases;
+        loop {
+            let slots = self.due.take(store_now);
+            if slots.is_empty() {
+                break;
+            }
+            // Of frequent jobs more than one may be due.
+            self.next_slots(slots, store_now, &mut due);
+        }
+        self.schedule(due, now);
+    }
+
+    fn next_slots(&mut self, slots: Vec<(i64, JobId)>, store_now: i64, due: &mut Vec<Due>) {
+        let leases = self.leases;
+        let mut nexts = Vec::with_capacity(slots.len());
+        due.reserve(slots.len());
+        for (mut slot, id) in slots {
             let Some(state) = self.jobs.get_mut(id) else { continue };
-            let job = Arc::clone(&state.job);
-            let mut slot = slot;
+            let job = &*state.job;
             let mut kind = ClaimKind::Scheduled;
             let mut missed = None;
             if from_ms(store_now.saturating_sub(slot)) > COALESCE_AFTER {
@@ -135,21 +152,21 @@ impl Engine {
             state.previous = Some(slot);
             state.next = next;
             state.handled = state.handled.max(slot.ms());
-            if let Some(next) = next {
-                self.due.push(next, id);
-            }
+            nexts.extend(next.map(|next| (next, id)));
+            let jitter = job.jitter(gap);
             let limit = match kind {
                 ClaimKind::CatchUp if leases => job.max_late.max(job.catch_up(gap)),
                 _ => job.max_late,
             };
             // A wait that the job asks for does not make its slot late.
-            let limit = limit.saturating_add(job.jitter(gap));
+            let limit = limit.saturating_add(jitter);
             if let Some(slot) = missed {
-                self.emit(Event::Missed { job: job.name.clone(), slot });
+                let job = job.name.clone();
+                self.emit(Event::Missed { job, slot });
             }
-            due.push(Due { job: id, slot, kind, limit, jitter: job.jitter(gap), previous });
+            due.push(Due { job: id, slot, kind, limit, jitter, previous });
         }
-        self.schedule(due, now);
+        self.due.extend(nexts);
     }
 
     /// Splits due jobs into groups by the length of their jitter, and lets each group wait.
@@ -158,12 +175,11 @@ impl Engine {
             return;
         }
         self.drop_stale_groups(now);
-        self.random.shuffle(&mut due);
+        let block = due.len().div_ceil(BLOCKS).min(BATCH);
+        self.random.shuffle_blocks(&mut due, block);
         due.sort_by_key(|due| due.jitter);
-        let mut rest = due.as_slice();
-        while let Some(first) = rest.first() {
-            let jitter = first.jitter;
-            let (same, others) = rest.split_at(rest.partition_point(|due| due.jitter == jitter));
+        for same in due.chunk_by(|a, b| a.jitter == b.jitter) {
+            let jitter = same[0].jitter;
             let groups = if jitter.is_zero() { 1 } else { GROUPS };
             for due in same.chunks(same.len().div_ceil(groups)) {
                 let id = self.id();
@@ -171,7 +187,6 @@ impl Engine {
                 self.groups.insert(id, Group { due: due.to_vec(), asked: None });
                 self.timers.set(now.boot + wait, Timer::Group(id));
             }
-            rest = others;
         }
     }
 
@@ -209,9 +224,7 @@ impl Engine {
         proven.sort_unstable();
         proven.into_iter().for_each(|id| self.group_ready(id));
         while let Some((_, id)) = self.claims.unproven.pop_front_if(|(asked, _)| *asked <= tick) {
-            if self.claims.all.contains_key(&id) {
-                self.claims.queue.push_back(id);
-            }
+            self.claims.queue.extend(self.claims.waiting.remove(&id));
         }
         let group = unproven.into_iter().map(|(asked, _)| asked).max();
         let claim = self.claims.unproven.back().map(|(asked, _)| *asked);
@@ -222,7 +235,7 @@ impl Engine {
 
     /// A claim is to be sent again: the runtime may have begun to hang since the last time.
     pub(super) fn claim_again(&mut self, id: u64) {
-        if self.claims.all.contains_key(&id) {
+        if self.claims.waiting.contains_key(&id) {
             let tick = self.id();
             self.claims.unproven.push_back((tick, id));
             self.probe(tick);
@@ -234,10 +247,11 @@ impl Engine {
         if self.claims.probing.is_none() {
             return;
         }
+        let store_now = self.store_ms(now);
         let mut groups = std::mem::take(&mut self.groups);
         let mut stale: Vec<Due> = Vec::new();
         groups.retain(|_, group| {
-            stale.extend(group.due.extract_if(.., |due| !self.still_worth(due, now)));
+            stale.extend(group.due.extract_if(.., |due| !self.still_worth(due, store_now)));
             !group.due.is_empty()
         });
         self.groups = groups;
@@ -253,13 +267,13 @@ impl Engine {
     }
 
     /// Whether a slot that waits may still be claimed: in time, or as one to be made up for.
-    fn still_worth(&self, due: &Due, now: Now) -> bool {
+    fn still_worth(&self, due: &Due, store_now: i64) -> bool {
         let Some(state) = self.jobs.get(due.job) else { return false };
-        let age = self.store_ms(now).saturating_sub(due.slot.ms());
+        let age = store_now.saturating_sub(due.slot.ms());
         due.kind == ClaimKind::Takeover
             || age <= to_ms(due.limit)
             || age <= to_ms(self.made_up_within(state, due.slot))
-                && state.job.schedule.latest(self.store_ms(now)) == Some(due.slot.ms())
+                && state.job.schedule.latest(store_now) == Some(due.slot.ms())
     }
 
     /// How old a slot may be to be made up for; zero on a store without leases.
@@ -274,9 +288,11 @@ impl Engine {
         }
         let Some(group) = self.groups.remove(&id) else { return };
         let now = self.now();
+        let store_now = self.store_ms(now);
         let give_up = now.boot + self.settings.lease;
+        self.claims.queue.reserve(group.due.len());
         for mut due in group.due {
-            if !self.still_worth(&due, now) {
+            if !self.still_worth(&due, store_now) {
                 self.too_late(&due);
                 continue;
             }
@@ -286,22 +302,16 @@ impl Engine {
                 due.kind = ClaimKind::CatchUp;
                 due.limit = self.made_up_within(state, due.slot);
             }
-            let job = Arc::clone(&state.job);
-            let (id, token) = (self.id(), self.random.token());
-            let give_up = (due.kind == ClaimKind::Takeover).then_some(give_up);
-            let claim = Claim {
-                job,
+            self.claims.queue.push_back(Claim {
+                job: Arc::clone(&state.job),
                 due,
-                token,
+                token: self.random.token(),
                 tries: 0,
                 valid_until: i64::MAX,
                 unanswered_until: None,
                 alone: false,
-                sent: false,
-                give_up,
-            };
-            self.claims.all.insert(id, claim);
-            self.claims.queue.push_back(id);
+                give_up: (due.kind == ClaimKind::Takeover).then_some(give_up),
+            });
         }
     }
 
@@ -309,108 +319,105 @@ impl Engine {
     pub(super) fn send_claims(&mut self, now: Now) {
         self.drop_stale_claims(now);
         while self.claims.under_way < CALLS && !self.claims.queue.is_empty() {
-            let batch = self.next_batch();
-            if batch.is_empty() {
+            let mut claims = self.next_batch(now);
+            if claims.is_empty() {
                 continue;
             }
-            let store_now = self.store_ms(now);
-            let valid_until = later(store_now, self.settings.call_deadline() + PACKET_LIFE);
-            let mut requests = Vec::with_capacity(batch.len());
-            let mut ids = Vec::with_capacity(batch.len());
-            for id in batch {
-                let Some(claim) = self.claims.all.get(&id) else { continue };
-                // While an attempt of this run goes on here, and be it one that lost its lease and blocks its thread,
-                // another must not be won here: the two would run at once. When it ends, the run is watched again.
-                let here = self.local.contains_key(&RunKey::scheduled(claim.job.name.clone(), claim.due.slot));
-                let Some(floor) = self.jobs.get(claim.due.job).map(|state| state.floor).filter(|_| !here) else {
-                    self.drop_claim(id, now);
-                    continue;
-                };
-                if let Some(claim) = self.claims.all.get_mut(&id) {
-                    claim.tries += 1;
-                    claim.sent = true;
-                    claim.valid_until = valid_until;
-                    let mut request =
-                        RunClaim::new(claim.job.name.clone(), claim.due.slot, claim.token, self.instance.clone());
-                    request.kind = claim.due.kind;
-                    request.identity = Arc::clone(&claim.job.identity);
-                    request.floor = floor;
-                    request.previous = claim.due.previous;
-                    request.limit = claim.due.limit;
-                    request.lease = self.settings.lease;
-                    request.overlap = claim.job.overlap;
-                    request.max_attempts = claim.job.max_attempts;
-                    request.retry_failed = claim.job.retry_failed;
-                    request.takeover_within = claim.job.takeover_within();
-                    request.valid_until = valid_until;
-                    request.retention = claim.job.retention;
-                    requests.push(request);
-                    ids.push(id);
-                }
-            }
-            if ids.is_empty() {
-                continue;
+            let valid_until = later(self.store_ms(now), self.settings.call_deadline() + PACKET_LIFE);
+            let mut requests = Vec::with_capacity(claims.len());
+            for claim in &mut claims {
+                claim.tries += 1;
+                claim.valid_until = valid_until;
+                requests.push(self.request(claim));
             }
             self.claims.under_way += 1;
             let (store, sent) = (Arc::clone(&self.store), now.boot);
-            let call = self.many_with_deadline(ids.len(), async move { store.claim_many(&requests).await });
-            self.calls.push(Box::pin(async move { Reply::Claims { ids, sent, answers: call.await } }));
+            let call = self.many_with_deadline(claims.len(), async move { store.claim_many(&requests).await });
+            self.calls.push(Box::pin(async move { Reply::Claims { claims, sent, answers: call.await } }));
         }
+    }
+
+    fn request(&self, claim: &Claim) -> RunClaim {
+        let Claim { job, due, token, valid_until, .. } = claim;
+        let mut request = RunClaim::new(job.name.clone(), due.slot, *token, self.instance.clone());
+        request.kind = due.kind;
+        request.identity = Arc::clone(&job.identity);
+        request.floor = self.jobs.get(due.job).map_or(i64::MIN, |state| state.floor);
+        request.previous = due.previous;
+        request.limit = due.limit;
+        request.lease = self.settings.lease;
+        request.overlap = job.overlap;
+        request.max_attempts = job.max_attempts;
+        request.retry_failed = job.retry_failed;
+        request.takeover_within = job.takeover_within();
+        request.valid_until = *valid_until;
+        request.retention = job.retention;
+        request
     }
 
     /// A claim that is not wanted any more: if a copy may have won, it is returned.
-    fn drop_claim(&mut self, id: u64, now: Now) {
-        if let Some(claim) = self.claims.all.remove(&id) {
-            let key = RunKey::scheduled(claim.job.name.clone(), claim.due.slot);
-            // A takeover that is not sent must not leave the run watched for its answer.
-            self.watched.remove(&key);
-            self.owe_return(key, claim.token, claim.unanswered_until, now);
-        }
+    fn drop_claim(&mut self, claim: &Claim, now: Now) {
+        let key = RunKey::scheduled(claim.job.name.clone(), claim.due.slot);
+        // A takeover that is not sent must not leave the run watched for its answer.
+        self.watched.remove(&key);
+        self.owe_return(key, claim.token, claim.unanswered_until, now);
     }
 
     /// At most 64 claims, each of another job, sorted by name; or one that must go alone.
-    fn next_batch(&mut self) -> Vec<u64> {
-        let Claims { all, queue, .. } = &mut self.claims;
-        let mut batch: Vec<(&JobName, u64, JobId)> = Vec::with_capacity(BATCH.min(queue.len()));
-        let mut later = Vec::new();
-        while let Some(id) = queue.pop_front() {
-            let Some(claim) = all.get(&id) else { continue };
-            if claim.alone && !batch.is_empty() {
-                later.push(id);
-                break;
-            }
-            if batch.iter().any(|(_, _, job)| *job == claim.due.job) {
-                later.push(id);
+    fn next_batch(&mut self, now: Now) -> Vec<Claim> {
+        let mut batch = Vec::with_capacity(BATCH.min(self.claims.queue.len()));
+        while let Some(claim) = self.claims.queue.pop_front() {
+            // While an attempt of this run goes on here, and be it one that lost its lease and blocks its thread,
+            // another must not be won here: the two would run at once. When it ends, the run is watched again.
+            let state = self.jobs.get(claim.due.job);
+            if state.is_none_or(|state| state.running.has(claim.due.slot)) {
+                self.drop_claim(&claim, now);
                 continue;
             }
-            batch.push((&claim.job.name, id, claim.due.job));
-            if claim.alone || batch.len() == BATCH {
+            if claim.alone && !batch.is_empty() {
+                self.claims.queue.push_front(claim);
+                break;
+            }
+            let alone = claim.alone;
+            batch.push(claim);
+            if alone || batch.len() == BATCH {
                 break;
             }
         }
-        later.into_iter().rev().for_each(|id| queue.push_front(id));
-        batch.sort_unstable();
-        batch.into_iter().map(|(_, id, _)| id).collect()
+        let (batch, later) = each_job_once(batch);
+        later.into_iter().rev().for_each(|claim| self.claims.queue.push_front(claim));
+        batch
     }
 
-    pub(super) fn claims_answered(&mut self, ids: Vec<u64>, sent: Duration, answers: Answers<ClaimOutcome>, now: Now) {
+    pub(super) fn claims_answered(
+        &mut self,
+        claims: Vec<Claim>,
+        sent: Duration,
+        answers: Answers<ClaimOutcome>,
+        now: Now,
+    ) {
         self.claims.under_way = self.claims.under_way.saturating_sub(1);
-        let together = ids.len() > 1;
+        let together = claims.len() > 1;
         let clock = answers.iter().flatten().next().map(|timed| timed.store_ms);
         if let Some(store_ms) = clock {
             self.store_said(store_ms, sent, now);
         }
-        for (id, answer) in ids.into_iter().zip(answers) {
+        for (claim, answer) in claims.into_iter().zip(answers) {
             match answer {
-                Ok(Timed { value, .. }) => self.claim_answered(id, value, sent, now),
-                Err(error) => self.claim_failed(id, &error, together, now),
+                Ok(Timed { value, .. }) => self.claim_answered(claim, value, sent, now),
+                Err(error) => self.claim_failed(claim, &error, together, now),
             }
         }
     }
 
-    fn claim_answered(&mut self, id: u64, outcome: ClaimOutcome, sent: Duration, now: Now) {
-        let Some(mut claim) = self.claims.all.remove(&id) else { return };
-        claim.sent = false;
+    /// Keeps a claim until it is sent again.
+    fn claim_later(&mut self, claim: Claim, at: Duration) {
+        let id = self.id();
+        self.claims.waiting.insert(id, claim);
+        self.timers.set(at, Timer::Claim(id));
+    }
+
+    fn claim_answered(&mut self, claim: Claim, outcome: ClaimOutcome, sent: Duration, now: Now) {
         // This copy is answered; an earlier one that was not can only win where this answer leaves the slot open.
         let earlier = claim.unanswered_until;
         let key = RunKey::scheduled(claim.job.name.clone(), claim.due.slot);
@@ -425,8 +432,7 @@ impl Engine {
             ClaimOutcome::Early { .. } if stopping => {}
             ClaimOutcome::Early { wait } => {
                 let wait = wait.min(Duration::from_secs(30)) + Duration::from_millis(1);
-                self.claims.all.insert(id, claim);
-                self.timers.set(now.boot + wait, Timer::Claim(id));
+                self.claim_later(claim, now.boot + wait);
                 return;
             }
             ClaimOutcome::Running { left } => {
@@ -457,16 +463,14 @@ impl Engine {
                 } else if !stopping && self.still_latest(&claim, now) {
                     // A catch-up waits for the run that stands in its way.
                     let wait = left.min(self.settings.watch).max(Duration::from_millis(100));
-                    self.claims.all.insert(id, claim);
-                    self.timers.set(now.boot + wait, Timer::Claim(id));
+                    self.claim_later(claim, now.boot + wait);
                     return;
                 } else if !stopping {
                     self.missed(&claim);
                 }
             }
             ClaimOutcome::Late(Lateness::Stale) if !stopping && self.in_time(&claim.due, claim.give_up, now) => {
-                self.claims.all.insert(id, claim);
-                self.timers.set(now.boot + FIRST_RETRY, Timer::Claim(id));
+                self.claim_later(claim, now.boot + FIRST_RETRY);
                 return;
             }
             // A takeover is late only when its packet was; it is tried again with another token.
@@ -521,10 +525,8 @@ impl Engine {
     }
 
     /// Repeats a failed claim with the same token, or gives it up.
-    fn claim_failed(&mut self, id: u64, error: &BackendError, together: bool, now: Now) {
+    fn claim_failed(&mut self, mut claim: Claim, error: &BackendError, together: bool, now: Now) {
         self.store_failed(error, now);
-        let Some(mut claim) = self.claims.all.remove(&id) else { return };
-        claim.sent = false;
         self.refused(&claim, error);
         if error.kind() == BackendErrorKind::Unknown {
             // A store clock that was set back meanwhile makes the later copy expire first.
@@ -537,8 +539,7 @@ impl Engine {
             let wait = FIRST_RETRY.saturating_mul(1 << claim.tries.min(6)).min(LONGEST_RETRY) / 2;
             claim.alone = together;
             let wait = wait + self.random.wait(wait);
-            self.timers.set(now.boot + wait, Timer::Claim(id));
-            self.claims.all.insert(id, claim);
+            self.claim_later(claim, now.boot + wait);
             return;
         }
         self.give_up_claim(&claim, now);
@@ -571,16 +572,11 @@ impl Engine {
             return;
         }
         let queue = std::mem::take(&mut self.claims.queue);
-        let in_time = |claim: &Claim| self.in_time(&claim.due, claim.give_up, now);
-        let (fresh, stale): (VecDeque<u64>, VecDeque<u64>) =
-            queue.into_iter().partition(|id| self.claims.all.get(id).is_some_and(in_time));
+        let (fresh, stale): (VecDeque<Claim>, VecDeque<Claim>) =
+            queue.into_iter().partition(|claim| self.in_time(&claim.due, claim.give_up, now));
         self.claims.look_through_at = (fresh.len() * 2).max(LONG_QUEUE);
         self.claims.queue = fresh;
-        for id in stale {
-            if let Some(claim) = self.claims.all.remove(&id) {
-                self.give_up_claim(&claim, now);
-            }
-        }
+        stale.iter().for_each(|claim| self.give_up_claim(claim, now));
     }
 
     /// Notes that a copy of this token's claim may win although nobody waits for it.
@@ -654,6 +650,22 @@ impl Engine {
             self.timers.set(now.boot + Duration::from_millis(250), Timer::Return);
         }
     }
+}
+
+/// Sorts claims by the names of their jobs, and puts aside all but the first of each job, in the order they came in.
+fn each_job_once(claims: Vec<Claim>) -> (Vec<Claim>, Vec<Claim>) {
+    let name = |index: &usize| claims[*index].job.name.as_str();
+    let mut order: Vec<usize> = (0..claims.len()).collect();
+    order.sort_unstable_by(|a, b| name(a).cmp(name(b)).then(a.cmp(b)));
+    let mut later: Vec<usize> =
+        order.windows(2).filter(|two| name(&two[0]) == name(&two[1])).map(|two| two[1]).collect();
+    if !later.is_empty() {
+        order.dedup_by(|b, a| name(a) == name(b));
+        later.sort_unstable();
+    }
+    let mut claims: Vec<Option<Claim>> = claims.into_iter().map(Some).collect();
+    let mut take = |order: Vec<usize>| order.into_iter().filter_map(|index| claims[index].take()).collect();
+    (take(order), take(later))
 }
 
 impl Claim {

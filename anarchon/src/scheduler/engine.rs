@@ -14,16 +14,17 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::JobInfo;
 use super::backup::{Watched, Watching};
-use super::claim::{Claims, Group, OwedReturn};
+use super::claim::{Claim, Claims, Group, OwedReturn};
 use super::clocks::{Now, StoreClock};
 use super::finish::Finishing;
 use super::ids::IdMap;
+use super::jobs::Jobs;
 use super::manual::{ManualRun, PendingManual};
 use super::random::Random;
-use super::runner::{Ended, Run, Starting};
+use super::runner::{Ended, Home, Run, Starting};
 use super::settings::Settings;
 use super::stop::Stopping;
-use super::timer::{DueSlots, JobId, Timer, Timers};
+use super::timer::{DueSlots, Timer, Timers};
 use crate::backend::DynStore;
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind, Error, Result};
@@ -80,7 +81,7 @@ pub(super) type Answers<T> = Vec<Result<Timed<T>, BackendError>>;
 /// What a finished store call brings.
 pub(super) enum Reply {
     Claims {
-        ids: Vec<u64>,
+        claims: Vec<Claim>,
         sent: Duration,
         answers: Answers<ClaimOutcome>,
     },
@@ -143,85 +144,19 @@ pub(super) struct Adding {
     pub(super) alone: bool,
 }
 
-/// One job of this instance.
-pub(super) struct JobState {
-    pub(super) job: Arc<Job>,
-    /// The store time at which its schedule identity was first registered.
-    pub(super) floor: i64,
-    /// The slot before the next one, if it is known.
-    pub(super) previous: Option<Slot>,
-    /// The latest slot that this instance has handled.
-    pub(super) handled: i64,
-    /// The next slot in the heap.
-    pub(super) next: Option<i64>,
-    /// Slots in a row that one run made skip.
-    pub(super) skips: Option<Box<(RunKey, u32)>>,
-}
-
-#[derive(Default)]
-pub(super) struct Jobs {
-    places: Vec<(u32, Option<JobState>)>,
-    free: Vec<u32>,
-    by_name: HashMap<JobName, JobId>,
-}
-
-impl Jobs {
-    pub(super) fn insert(&mut self, state: JobState) -> JobId {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push((0, None));
-            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
-        });
-        let name = state.job.name.clone();
-        let place = &mut self.places[index as usize];
-        place.1 = Some(state);
-        let id = JobId { index, generation: place.0 };
-        self.by_name.insert(name, id);
-        id
-    }
-
-    pub(super) fn get(&self, id: JobId) -> Option<&JobState> {
-        self.places.get(id.index as usize).filter(|place| place.0 == id.generation)?.1.as_ref()
-    }
-
-    pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut JobState> {
-        self.places.get_mut(id.index as usize).filter(|place| place.0 == id.generation)?.1.as_mut()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.by_name.len()
-    }
-
-    pub(super) fn find(&self, name: &str) -> Option<JobId> {
-        self.by_name.get(name).copied()
-    }
-
-    pub(super) fn remove(&mut self, name: &str) -> Option<JobState> {
-        let id = self.by_name.remove(name)?;
-        let place = self.places.get_mut(id.index as usize)?;
-        place.0 = place.0.wrapping_add(1);
-        self.free.push(id.index);
-        place.1.take()
-    }
-
-    /// Every job, in the order of their names: hash order would make two runs of one seed differ.
-    pub(super) fn sorted_ids(&self) -> Vec<JobId> {
-        let mut named: Vec<(&JobName, JobId)> = self.by_name.iter().map(|(name, id)| (name, *id)).collect();
-        named.sort_unstable();
-        named.into_iter().map(|(_, id)| id).collect()
-    }
-}
-
 pub(super) struct Engine {
     pub(super) store: Arc<dyn DynStore>,
     pub(super) leases: bool,
     pub(super) settings: Settings,
     pub(super) instance: InstanceId,
-    pub(super) state: Arc<StateMap>,
+    pub(super) home: Arc<Home>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) random: Random,
     pub(super) handlers: RuntimeHandle,
     pub(super) inputs: mpsc::UnboundedSender<Input>,
     pub(super) events: broadcast::Sender<Event>,
+    /// Whether anybody listens to events; asking each time would cost a lock.
+    heard: bool,
 
     pub(super) calls: FuturesUnordered<BoxFuture<'static, Reply>>,
     pub(super) store_clock: StoreClock,
@@ -241,8 +176,6 @@ pub(super) struct Engine {
     pub(super) runs: BTreeMap<u64, Box<Run>>,
     /// Handlers to be started once the answer that won them has been read to its end.
     pub(super) starting: Vec<Starting>,
-    /// The runs of slots among `runs`, by what they are.
-    pub(super) local: HashMap<RunKey, u64>,
     pub(super) finishing: Finishing,
     pub(super) watching: Watching,
     pub(super) watched: BTreeMap<RunKey, Watched>,
@@ -289,12 +222,13 @@ impl Engine {
             store,
             settings,
             instance,
-            state,
+            home: Arc::new(Home { clock: Arc::clone(&clock), state, inputs: inputs.clone() }),
             clock,
             random,
             handlers,
             inputs,
             events,
+            heard: false,
             calls: FuturesUnordered::new(),
             store_clock,
             due: DueSlots::default(),
@@ -309,7 +243,6 @@ impl Engine {
             owed: BTreeMap::new(),
             runs: BTreeMap::new(),
             starting: Vec::new(),
-            local: HashMap::new(),
             finishing: Finishing::default(),
             watching: Watching::default(),
             watched: BTreeMap::new(),
@@ -356,14 +289,19 @@ impl Engine {
 
     /// Emits an event that costs more to make than to look whether anybody listens.
     pub(super) fn tell(&self, event: impl FnOnce() -> Event) {
-        if self.events.receiver_count() > 0 {
+        if self.heard {
             self.emit(event());
         }
+    }
+
+    fn look_who_listens(&mut self) {
+        self.heard = self.events.receiver_count() > 0;
     }
 
     /// Does everything whose time has come.
     pub(super) fn advance(&mut self) {
         let now = self.now();
+        self.look_who_listens();
         self.start_handlers();
         self.notice_jumps(now);
         while let Some(timer) = self.timers.pop(now.boot) {
@@ -417,6 +355,7 @@ impl Engine {
     }
 
     pub(super) fn input(&mut self, input: Input) {
+        self.look_who_listens();
         match input {
             Input::Command(command) => self.command(command),
             Input::Probe(group) => self.probed(group),
@@ -429,8 +368,9 @@ impl Engine {
 
     pub(super) fn reply(&mut self, reply: Reply) {
         let now = self.now();
+        self.look_who_listens();
         match reply {
-            Reply::Claims { ids, sent, answers } => self.claims_answered(ids, sent, answers, now),
+            Reply::Claims { claims, sent, answers } => self.claims_answered(claims, sent, answers, now),
             Reply::Beats { runs, sent, answers } => self.beats_answered(runs, sent, answers, now),
             Reply::Finishes { runs, sent, answers } => self.finishes_answered(runs, sent, answers, now),
             Reply::Releases { runs, sent, answers } => self.releases_answered(runs, sent, answers, now),

@@ -199,7 +199,9 @@ impl Engine {
 
     pub(super) fn forget_run(&mut self, id: u64) -> Option<Run> {
         let run = *self.runs.remove(&id)?;
-        self.local.remove(&run.key);
+        if let Some(job) = run.job_id {
+            self.jobs.run_ended(job, &run.key);
+        }
         Some(run)
     }
 }

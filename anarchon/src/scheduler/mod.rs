@@ -15,6 +15,7 @@ pub(crate) mod entry;
 mod finish;
 mod heartbeat;
 mod ids;
+mod jobs;
 mod launch;
 mod manual;
 mod random;

@@ -41,6 +41,16 @@ impl Random {
         longest.mul_f64(share)
     }
 
+    /// Shuffles items by whole blocks of neighbours.
+    pub(super) fn shuffle_blocks<T: Copy>(&mut self, items: &mut Vec<T>, block: usize) {
+        if block <= 1 {
+            return self.shuffle(items);
+        }
+        let mut blocks: Vec<&[T]> = items.chunks(block).collect();
+        self.shuffle(&mut blocks);
+        *items = blocks.concat();
+    }
+
     pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
         items.shuffle(&mut self.0);
     }

@@ -13,12 +13,12 @@ use super::claim::Claim;
 use super::clocks::Now;
 use super::engine::{Engine, Input};
 use super::manual::Waiter;
-use super::timer::Timer;
+use super::timer::{JobId, Timer};
 use crate::clock::Clock;
 use crate::context::{CancelReason, Context, ContextParts, Signals};
 use crate::error::BoxError;
 use crate::event::Event;
-use crate::extract::{BoxHandler, RunParts};
+use crate::extract::{BoxHandler, RunParts, StateMap};
 use crate::job::Job;
 use crate::run::{AttemptStatus, Ending, Finish, Reason, Release, RunKey};
 use crate::slot::{Slot, Token};
@@ -55,6 +55,8 @@ pub(super) enum Last {
 /// A run on this instance.
 pub(super) struct Run {
     pub(super) job: Arc<Job>,
+    /// Its job, which may have been removed meanwhile; a manual run is of no slot, and has none.
+    pub(super) job_id: Option<JobId>,
     pub(super) key: RunKey,
     pub(super) win: Win,
     pub(super) token: Token,
@@ -105,19 +107,19 @@ impl Engine {
     pub(super) fn won(&mut self, claim: Claim, key: RunKey, win: Win, sent: Duration, now: Now) {
         let lease_until = sent + self.settings.lease;
         let too_late = self.leases && now.boot + self.settings.margin() * 2 >= lease_until;
-        let here = self.local.contains_key(&key);
-        let unwanted = here || self.stopping.is_some() || self.jobs.get(claim.due.job).is_none();
-        if self.leases && (too_late || unwanted) {
+        let state = self.jobs.get_mut(claim.due.job);
+        let wanted = state.as_ref().is_some_and(|state| !state.running.has(key.slot)) && self.stopping.is_none();
+        if self.leases && (too_late || !wanted) {
             self.return_unstarted(key, claim.token, now);
             return;
         }
-        self.watched.remove(&key);
-        if let Some(state) = self.jobs.get_mut(claim.due.job) {
+        if let Some(state) = state {
             state.skips = None;
         }
+        self.watched.remove(&key);
         let Win { attempt, fence, reason, .. } = win;
         self.tell(|| Event::Claimed { run: key.clone(), attempt, fence, reason });
-        self.start(claim.job, key, win, claim.token, lease_until, None, now);
+        self.start(claim.job, Some(claim.due.job), key, win, claim.token, lease_until, None, now);
     }
 
     /// Makes a run of a won claim; its handler starts in [`start_handlers`](Self::start_handlers).
@@ -125,6 +127,7 @@ impl Engine {
     pub(super) fn start(
         &mut self,
         job: Arc<Job>,
+        job_id: Option<JobId>,
         key: RunKey,
         win: Win,
         token: Token,
@@ -151,21 +154,21 @@ impl Engine {
             context.0.signals.set_fence(lease_until.saturating_sub(self.settings.margin()));
         }
         self.starting.push(Starting {
-            clock: Arc::clone(&self.clock),
+            run: id,
             job: Arc::clone(&job),
-            parts: RunParts { context, state: Arc::clone(&self.state), data: job.data.clone() },
+            context,
             span: tracing::info_span!("run", job = %key.job, slot = %key.slot, attempt = win.attempt),
-            report: Report { run: id, to: self.inputs.clone(), said: false },
         });
         self.tell(|| Event::Started { run: key.clone(), attempt: win.attempt });
         if let Some(at) = timeout_at {
             self.time_timeout(at);
         }
-        if key.manual.is_none() {
-            self.local.insert(key.clone(), id);
+        if let Some(job) = job_id {
+            self.jobs.run_begins(job, &key);
         }
         let run = Run {
             job,
+            job_id,
             key,
             win,
             token,
@@ -197,14 +200,12 @@ impl Engine {
     /// each costs more than most of them take.
     pub(super) fn start_handlers(&mut self) {
         if self.starting.len() > 1 {
-            let starting = std::mem::take(&mut self.starting);
-            self.handlers.spawn(async move {
-                for one in starting {
-                    tokio::spawn(one.run());
-                }
-            });
+            let next = Vec::with_capacity(self.starting.len());
+            let starting = std::mem::replace(&mut self.starting, next);
+            let batch = Batch { home: Arc::clone(&self.home), starting: starting.into_iter() };
+            self.handlers.spawn(batch.run());
         } else if let Some(one) = self.starting.pop() {
-            self.handlers.spawn(one.run());
+            self.handlers.spawn(one.run(Arc::clone(&self.home)));
         }
     }
 
@@ -351,20 +352,52 @@ impl Engine {
     }
 }
 
+/// What all handlers of an instance need. A task takes it as a whole: counting each part for each run costs more than
+/// the rest of its start, since several threads do so at once.
+pub(super) struct Home {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) state: Arc<StateMap>,
+    pub(super) inputs: mpsc::UnboundedSender<Input>,
+}
+
 /// A handler that is about to start.
 pub(super) struct Starting {
-    clock: Arc<dyn Clock>,
+    run: u64,
     job: Arc<Job>,
-    parts: RunParts,
+    context: Context,
     span: tracing::Span,
-    report: Report,
+}
+
+/// Handlers that are about to start together.
+struct Batch {
+    home: Arc<Home>,
+    starting: std::vec::IntoIter<Starting>,
+}
+
+impl Batch {
+    async fn run(mut self) {
+        for one in self.starting.by_ref() {
+            tokio::spawn(one.run(Arc::clone(&self.home)));
+        }
+    }
+}
+
+impl Drop for Batch {
+    /// A runtime that shuts down drops tasks before their first step.
+    fn drop(&mut self) {
+        for one in self.starting.by_ref() {
+            drop(Report { run: one.run, home: Arc::clone(&self.home), said: false });
+        }
+    }
 }
 
 impl Starting {
-    fn run(self) -> impl Future<Output = ()> + Send + 'static {
-        let Self { clock, job, parts, span, mut report } = self;
+    fn run(self, home: Arc<Home>) -> impl Future<Output = ()> + Send + 'static {
+        let Self { run, job, context, span } = self;
+        let parts = RunParts { context, state: Arc::clone(&home.state), data: job.data.clone() };
+        let mut report = Report { run, home, said: false };
         let run = async move {
-            let mut ended = run_handler(&job.handler, &parts, &*clock).await;
+            let mut ended = run_handler(&job.handler, &parts, &*report.home.clock).await;
             parts.context.0.signals.blocking_ended().await;
             // As may a value that the job was given, if nobody else has it any more.
             if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop((job, parts)))) {
@@ -385,30 +418,36 @@ async fn run_handler(handler: &BoxHandler, parts: &RunParts, clock: &dyn Clock) 
     if signals.is_fenced(clock.boot()) {
         return Ended::Fenced;
     }
-    // Looked at each time that the handler is woken; the engine wakes it when it says so itself.
-    let fenced = std::future::poll_fn(|_| match signals.is_fenced(clock.boot()) {
-        true => Poll::Ready(()),
-        false => Poll::Pending,
-    });
     // The handler's own first steps may panic as well as its future.
     let mut future = match std::panic::catch_unwind(AssertUnwindSafe(|| handler.call(parts))) {
         Ok(future) => AssertUnwindSafe(future).catch_unwind(),
         Err(panic) => return Ended::Failed(panicked("panicked", panic)),
     };
-    let ended = tokio::select! {
-        biased;
-        // First: whatever else may have woken it, it takes no step more, since another may run by now.
-        () = signals.to_be_dropped() => Ended::Dropped,
-        () = fenced => Ended::Fenced,
-        result = &mut future => match result {
-            Ok(Ok(())) => Ended::Ok,
-            // The error's own code may panic too, as it is shown and dropped.
-            Ok(Err(error)) => match std::panic::catch_unwind(AssertUnwindSafe(|| with_causes(error))) {
-                Ok(text) => Ended::Failed(error_text(&text)),
-                Err(panic) => Ended::Failed(panicked("panicked while its error was shown", panic)),
-            },
-            Err(panic) => Ended::Failed(panicked("panicked", panic)),
+    let mut dropped = std::pin::pin!(signals.to_be_dropped());
+    let result = std::future::poll_fn(|cx| {
+        // First: whatever else may have woken it, it takes no step more, since another may run by now. The engine wakes
+        // it when it says so itself.
+        if signals.is_to_be_dropped() {
+            return Poll::Ready(Err(Ended::Dropped));
+        }
+        if signals.is_fenced(clock.boot()) {
+            return Poll::Ready(Err(Ended::Fenced));
+        }
+        if let Poll::Ready(result) = future.poll_unpin(cx) {
+            return Poll::Ready(Ok(result));
+        }
+        // Only who waits needs to be woken: many handlers end with their first step.
+        dropped.as_mut().poll(cx).map(|()| Err(Ended::Dropped))
+    });
+    let ended = match result.await {
+        Err(ended) => ended,
+        Ok(Ok(Ok(()))) => Ended::Ok,
+        // The error's own code may panic too, as it is shown and dropped.
+        Ok(Ok(Err(error))) => match std::panic::catch_unwind(AssertUnwindSafe(|| with_causes(error))) {
+            Ok(text) => Ended::Failed(error_text(&text)),
+            Err(panic) => Ended::Failed(panicked("panicked while its error was shown", panic)),
         },
+        Ok(Err(panic)) => Ended::Failed(panicked("panicked", panic)),
     };
     // What the future holds may panic when it is dropped; that is the handler's failure and nobody else's.
     match std::panic::catch_unwind(AssertUnwindSafe(|| drop(future))) {
@@ -427,14 +466,14 @@ fn panicked(when: &str, panic: Box<dyn Any + Send>) -> String {
 /// Tells the engine that a handler has ended, also when its runtime drops the task.
 struct Report {
     run: u64,
-    to: mpsc::UnboundedSender<Input>,
+    home: Arc<Home>,
     said: bool,
 }
 
 impl Report {
     fn say(&mut self, ended: Ended) {
         self.said = true;
-        let _ = self.to.send(Input::Ended(self.run, ended));
+        let _ = self.home.inputs.send(Input::Ended(self.run, ended));
     }
 }
 

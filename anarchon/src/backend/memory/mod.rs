@@ -64,7 +64,7 @@ impl MemoryBackend {
     fn step<R>(&self, job: &JobName, step: impl FnOnce(&mut JobState, i64) -> R) -> Timed<R> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.wall_ms();
-        Timed::at(step(state(&mut jobs, job, now), now), now)
+        Timed::at(with_state(&mut jobs, job, now, |state| step(state, now)), now)
     }
 
     /// Many steps behind one lock, at one reading of the store's clock.
@@ -76,12 +76,21 @@ impl MemoryBackend {
     ) -> Vec<Result<Timed<R>, BackendError>> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.wall_ms();
-        items.iter().map(|item| Ok(Timed::at(step(state(&mut jobs, job(item), now), item, now), now))).collect()
+        let mut one = |item| with_state(&mut jobs, job(item), now, |state| step(state, item, now));
+        items.iter().map(|item| Ok(Timed::at(one(item), now))).collect()
     }
 }
 
-fn state<'a>(jobs: &'a mut HashMap<JobName, JobState>, job: &JobName, now: i64) -> &'a mut JobState {
-    jobs.entry(job.clone()).or_insert_with(|| JobState::new(now))
+fn with_state<R>(
+    jobs: &mut HashMap<JobName, JobState>,
+    job: &JobName,
+    now: i64,
+    step: impl FnOnce(&mut JobState) -> R,
+) -> R {
+    match jobs.get_mut(job) {
+        Some(state) => step(state),
+        None => step(jobs.entry(job.clone()).or_insert_with(|| JobState::new(now))),
+    }
 }
 
 impl Default for MemoryBackend {

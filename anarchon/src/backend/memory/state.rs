@@ -94,11 +94,68 @@ impl Runs {
     }
 }
 
+/// What history shows of an attempt, without what all attempts of a job have alike.
+#[derive(Debug)]
+struct Attempt {
+    slot: Slot,
+    manual: Option<Token>,
+    number: u32,
+    reason: Reason,
+    status: AttemptStatus,
+    token: Token,
+    fence: u64,
+    instance: InstanceId,
+    claimed_at: i64,
+    ended_at: Option<i64>,
+    error: Option<Box<str>>,
+    note: Option<&'static str>,
+}
+
+impl Attempt {
+    fn new(key: &RunKey, token: Token, instance: &InstanceId, fence: u64, now: i64) -> Self {
+        Self {
+            slot: key.slot,
+            manual: key.manual,
+            number: 1,
+            reason: Reason::Manual,
+            status: AttemptStatus::Running,
+            token,
+            fence,
+            instance: instance.clone(),
+            claimed_at: now,
+            ended_at: None,
+            error: None,
+            note: None,
+        }
+    }
+
+    fn is_of(&self, key: &RunKey) -> bool {
+        (self.slot, self.manual) == (key.slot, key.manual)
+    }
+
+    fn key(&self, job: &JobName) -> RunKey {
+        RunKey { job: job.clone(), slot: self.slot, manual: self.manual }
+    }
+
+    fn record(&self, run: RunKey, run_status: Option<Status>) -> AttemptRecord {
+        AttemptRecord {
+            fence: Some(self.fence),
+            reason: self.reason,
+            status: Some(self.status),
+            run_status,
+            ended_at: self.ended_at,
+            error: self.error.as_deref().map(str::to_owned),
+            note: self.note.map(str::to_owned),
+            ..AttemptRecord::new(run, self.number, self.token, self.instance.as_str(), self.claimed_at)
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct JobState {
     runs: Runs,
     /// In the order of their claims.
-    attempts: Vec<AttemptRecord>,
+    attempts: Vec<Attempt>,
     /// By their first slot.
     skips: BTreeMap<Slot, SkipRecord>,
     /// Sorted by their identity; hardly ever more than one.
@@ -164,7 +221,7 @@ impl JobState {
             Decision::Answer(outcome) => outcome,
             Decision::Again => self.again(claim, &key, now),
             Decision::TakeOver => self.take_over(claim, &key, now),
-            Decision::Start => self.start(claim, now),
+            Decision::Start => self.start(claim, &key, now),
             Decision::Skip(reason) => self.skip(claim, reason, &key, now),
         }
     }
@@ -201,9 +258,9 @@ impl JobState {
 
     fn end_attempt(&mut self, token: Token, status: AttemptStatus, error: Option<&str>, now: i64) {
         if let Some(attempt) = self.attempts.iter_mut().rev().find(|a| a.token == token) {
-            attempt.status = Some(status);
+            attempt.status = status;
             attempt.ended_at = Some(now);
-            attempt.error = error.map(str::to_owned);
+            attempt.error = error.map(Into::into);
         }
     }
 
@@ -212,15 +269,11 @@ impl JobState {
         self.fence
     }
 
-    fn record_attempt(&mut self, claim: &RunClaim, attempt: u32, reason: Reason, now: i64) -> Option<u64> {
-        let fence = Some(self.next_fence(now));
-        self.attempts.push(AttemptRecord {
-            fence,
-            reason,
-            status: Some(AttemptStatus::Running),
-            ..AttemptRecord::new(claim.key(), attempt, claim.token, claim.instance.as_str(), now)
-        });
-        fence
+    fn record_attempt(&mut self, claim: &RunClaim, key: &RunKey, number: u32, reason: Reason, now: i64) -> Option<u64> {
+        let fence = self.next_fence(now);
+        let attempt = Attempt::new(key, claim.token, &claim.instance, fence, now);
+        self.attempts.push(Attempt { number, reason, ..attempt });
+        Some(fence)
     }
 
     fn again(&mut self, claim: &RunClaim, key: &RunKey, now: i64) -> ClaimOutcome {
@@ -231,8 +284,8 @@ impl JobState {
         }
         match self.attempts.iter().rev().find(|a| a.token == claim.token) {
             Some(attempt) => ClaimOutcome::Won {
-                attempt: attempt.attempt,
-                fence: attempt.fence,
+                attempt: attempt.number,
+                fence: Some(attempt.fence),
                 reason: attempt.reason,
                 max_attempts,
             },
@@ -249,17 +302,17 @@ impl JobState {
         if let Some(token) = lost {
             self.end_attempt(token, AttemptStatus::Lost, None, now);
         }
-        let fence = self.record_attempt(claim, attempt, reason, now);
+        let fence = self.record_attempt(claim, key, attempt, reason, now);
         ClaimOutcome::Won { attempt, fence, reason, max_attempts }
     }
 
-    fn start(&mut self, claim: &RunClaim, now: i64) -> ClaimOutcome {
+    fn start(&mut self, claim: &RunClaim, key: &RunKey, now: i64) -> ClaimOutcome {
         if claim.overlap == Overlap::Skip {
             self.supersede(claim.slot);
         }
         self.runs.insert(StoredRun::start(claim, now));
         let reason = if claim.kind == ClaimKind::CatchUp { Reason::CatchUp } else { Reason::Scheduled };
-        let fence = self.record_attempt(claim, 1, reason, now);
+        let fence = self.record_attempt(claim, key, 1, reason, now);
         ClaimOutcome::Won { attempt: 1, fence, reason, max_attempts: claim.max_attempts }
     }
 
@@ -268,8 +321,8 @@ impl JobState {
         for run in self.runs.unfinished_mut() {
             if run.status == Status::Waiting && run.key.slot < slot {
                 run.close();
-                if let Some(attempt) = self.attempts.iter_mut().rev().find(|a| a.run == run.key) {
-                    attempt.note = Some("superseded".to_owned());
+                if let Some(attempt) = self.attempts.iter_mut().rev().find(|a| a.is_of(&run.key)) {
+                    attempt.note = Some("superseded");
                 }
             }
         }
@@ -307,12 +360,12 @@ impl JobState {
             return ManualOutcome::Late;
         }
         self.close_over(None, now);
-        if let Some(attempt) = self.attempts.iter().rev().find(|a| a.run.manual == Some(claim.token)) {
+        if let Some(attempt) = self.attempts.iter().rev().find(|a| a.manual == Some(claim.token)) {
             // A repeated packet renews: its sender counts the lease from the sending of the one that was answered.
-            return match self.runs.get_mut(&attempt.run) {
+            return match self.runs.get_mut(&attempt.key(&claim.job)) {
                 Some(run) if run.token == Some(claim.token) => {
                     run.renew(claim.lease, now);
-                    ManualOutcome::Won { slot: attempt.run.slot, fence: attempt.fence }
+                    ManualOutcome::Won { slot: attempt.slot, fence: Some(attempt.fence) }
                 }
                 _ => ManualOutcome::Late,
             };
@@ -324,14 +377,9 @@ impl JobState {
         let key = RunKey::manual(claim.job.clone(), slot, claim.token);
         let until = lease::later(now, claim.lease);
         self.runs.insert(StoredRun::start_manual(key.clone(), claim.token, until, claim.exclusive));
-        let fence = Some(self.next_fence(now));
-        self.attempts.push(AttemptRecord {
-            fence,
-            reason: Reason::Manual,
-            status: Some(AttemptStatus::Running),
-            ..AttemptRecord::new(key, 1, claim.token, claim.instance.as_str(), now)
-        });
-        ManualOutcome::Won { slot, fence }
+        let fence = self.next_fence(now);
+        self.attempts.push(Attempt::new(&key, claim.token, &claim.instance, fence, now));
+        ManualOutcome::Won { slot, fence: Some(fence) }
     }
 
     pub(super) fn heartbeat(&mut self, beat: &Beat, now: i64) -> BeatOutcome {
@@ -354,7 +402,7 @@ impl JobState {
             if finish.last
                 && let Some(attempt) = self.attempts.iter_mut().rev().find(|a| a.token == finish.token)
             {
-                attempt.note = Some("stopped".to_owned());
+                attempt.note = Some("stopped");
             }
             return outcome;
         }
@@ -388,17 +436,16 @@ impl JobState {
         }
         over.into_iter().for_each(|token| self.end_attempt(token, AttemptStatus::Lost, None, now));
         for run in self.runs.unfinished() {
-            let instance = self.attempts.iter().rev().find(|a| a.run == run.key).map(|a| a.instance.clone());
-            let instance = instance.and_then(|id| InstanceId::new(id).ok());
+            let instance = self.attempts.iter().rev().find(|a| a.is_of(&run.key)).map(|a| a.instance.clone());
             into.push(ActiveRun::new(run.key.clone(), run.status, run.attempt, instance, run.left(now)));
         }
     }
 
     pub(super) fn history(&self, job: &JobName, limit: u32) -> Vec<Record> {
         let attempts = self.attempts.iter().map(|attempt| {
-            let mut attempt = attempt.clone();
-            attempt.run_status = self.runs.get(&attempt.run).map(|run| run.status);
-            Record::Attempt(attempt)
+            let key = attempt.key(job);
+            let run_status = self.runs.get(&key).map(|run| run.status);
+            Record::Attempt(attempt.record(key, run_status))
         });
         let skips = self.skips.values().map(|skip| Record::Skipped(SkipRecord { job: job.clone(), ..skip.clone() }));
         crate::history::newest(attempts.chain(skips).collect(), limit)
@@ -408,14 +455,14 @@ impl JobState {
         self.close_over(None, now);
         let kept_since = now.saturating_sub(to_ms(trim.keep));
         let oldest = trim.retention.ttl.map(|ttl| now.saturating_sub(to_ms(ttl)));
-        let mut slots: Vec<Slot> = self.attempts.iter().map(|a| a.run.slot).collect();
+        let mut slots: Vec<Slot> = self.attempts.iter().map(|a| a.slot).collect();
         slots.sort_unstable_by(|a, b| b.cmp(a));
         let cut = crate::history::cut(&slots, trim.retention.size);
         let goes = |slot: Slot, ended: i64| {
             let beyond = cut.is_some_and(|cut| slot < cut) || oldest.is_some_and(|oldest| ended < oldest);
             beyond && slot.ms() < kept_since && ended < kept_since
         };
-        let ended = |key: &RunKey| self.attempts.iter().filter(|a| a.run == *key).filter_map(|a| a.ended_at).max();
+        let ended = |key: &RunKey| self.attempts.iter().filter(|a| a.is_of(key)).filter_map(|a| a.ended_at).max();
         let gone: Vec<RunKey> = self
             .runs
             .all()
@@ -424,7 +471,7 @@ impl JobState {
             .collect();
         for key in &gone {
             self.runs.remove(key);
-            self.attempts.retain(|attempt| attempt.run != *key);
+            self.attempts.retain(|attempt| !attempt.is_of(key));
             if key.manual.is_none() {
                 self.trim_mark = self.trim_mark.max(Some(key.slot.ms()));
             }
@@ -450,6 +497,6 @@ impl JobState {
 }
 
 /// How the attempt of `run` that has `token` stands. The token of another run's attempt proves nothing.
-fn ended_as(attempts: &[AttemptRecord], run: &RunKey, token: Token) -> Option<AttemptStatus> {
-    attempts.iter().rev().find(|a| a.run == *run && a.token == token).and_then(|a| a.status)
+fn ended_as(attempts: &[Attempt], run: &RunKey, token: Token) -> Option<AttemptStatus> {
+    attempts.iter().rev().find(|a| a.is_of(run) && a.token == token).map(|a| a.status)
 }
