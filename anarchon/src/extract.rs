@@ -78,11 +78,11 @@ pub(crate) enum Need {
 }
 
 /// Everything an extractor may take from.
-#[derive(Debug)]
-pub struct RunParts {
-    pub(crate) context: Context,
-    pub(crate) state: Arc<StateMap>,
-    pub(crate) data: Option<DataValue>,
+#[derive(Clone, Copy, Debug)]
+pub struct RunParts<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) state: &'a StateMap,
+    pub(crate) data: Option<&'a DataValue>,
 }
 
 mod sealed {
@@ -97,7 +97,7 @@ mod sealed {
 )]
 pub trait Extract: sealed::Sealed + Sized + Send + 'static {
     #[doc(hidden)]
-    fn extract(parts: &RunParts) -> Result<Self, BoxError>;
+    fn extract(parts: &RunParts<'_>) -> Result<Self, BoxError>;
 
     #[doc(hidden)]
     fn need() -> Option<NeedOf> {
@@ -115,13 +115,13 @@ impl<T> sealed::Sealed for State<T> {}
 impl<T> sealed::Sealed for Data<T> {}
 
 impl Extract for Context {
-    fn extract(parts: &RunParts) -> Result<Self, BoxError> {
+    fn extract(parts: &RunParts<'_>) -> Result<Self, BoxError> {
         Ok(parts.context.clone())
     }
 }
 
 impl<T: Clone + Send + Sync + 'static> Extract for State<T> {
-    fn extract(parts: &RunParts) -> Result<Self, BoxError> {
+    fn extract(parts: &RunParts<'_>) -> Result<Self, BoxError> {
         let missing = || format!("no state of type {} was given to the scheduler", type_name::<T>());
         parts.state.get::<T>().map(State).ok_or_else(|| missing().into())
     }
@@ -132,8 +132,8 @@ impl<T: Clone + Send + Sync + 'static> Extract for State<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> Extract for Data<T> {
-    fn extract(parts: &RunParts) -> Result<Self, BoxError> {
-        let found = parts.data.as_ref().and_then(|data| data.value.downcast_ref::<T>().cloned());
+    fn extract(parts: &RunParts<'_>) -> Result<Self, BoxError> {
+        let found = parts.data.and_then(|data| data.value.downcast_ref::<T>().cloned());
         found.map(Data).ok_or_else(|| format!("the job has no data of type {}", type_name::<T>()).into())
     }
 
@@ -184,7 +184,7 @@ impl<E: JobError> Outcome for Result<(), E> {
 )]
 pub trait Handler<Args>: Send + Sync + 'static {
     #[doc(hidden)]
-    fn call(&self, parts: &RunParts) -> HandlerFuture;
+    fn call(&self, parts: &RunParts<'_>) -> HandlerFuture;
     #[doc(hidden)]
     fn needs() -> Vec<NeedOf>;
 }
@@ -199,7 +199,7 @@ macro_rules! handler {
             $($arg: Extract,)*
         {
             #[allow(non_snake_case, unused_variables)]
-            fn call(&self, parts: &RunParts) -> HandlerFuture {
+            fn call(&self, parts: &RunParts<'_>) -> HandlerFuture {
                 $(
                     let $arg = match $arg::extract(parts) {
                         Ok(value) => value,
@@ -231,7 +231,7 @@ handler!(A B C D E G H I);
 /// A handler of any argument list behind a pointer.
 #[derive(Clone)]
 pub struct BoxHandler {
-    call: Arc<dyn Fn(&RunParts) -> HandlerFuture + Send + Sync>,
+    call: Arc<dyn Fn(&RunParts<'_>) -> HandlerFuture + Send + Sync>,
     needs: Arc<[Need]>,
 }
 
@@ -243,7 +243,7 @@ impl BoxHandler {
 
     pub(crate) fn from_parts(
         needs: impl IntoIterator<Item = NeedOf>,
-        call: impl Fn(&RunParts) -> HandlerFuture + Send + Sync + 'static,
+        call: impl Fn(&RunParts<'_>) -> HandlerFuture + Send + Sync + 'static,
     ) -> Self {
         let needs: Vec<Need> = needs.into_iter().map(|need| need.0).collect();
         // Most handlers need nothing, and share that.
@@ -251,7 +251,7 @@ impl BoxHandler {
         Self { call: Arc::new(call), needs }
     }
 
-    pub(crate) fn call(&self, parts: &RunParts) -> HandlerFuture {
+    pub(crate) fn call(&self, parts: &RunParts<'_>) -> HandlerFuture {
         (self.call)(parts)
     }
 

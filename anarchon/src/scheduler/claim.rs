@@ -89,6 +89,11 @@ impl Claims {
         self.under_way > 0
     }
 
+    /// Whether some wait only for a free call.
+    pub(super) fn any_to_send(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     /// Takes all that is not under way.
     pub(super) fn take_unsent(&mut self) -> Vec<Claim> {
         let mut waiting: Vec<(u64, Claim)> = self.waiting.drain().collect();
@@ -332,8 +337,10 @@ impl Engine {
             }
             self.claims.under_way += 1;
             let (store, sent) = (Arc::clone(&self.store), now.boot);
-            let call = self.many_with_deadline(claims.len(), async move { store.claim_many(&requests).await });
-            self.calls.push(Box::pin(async move { Reply::Claims { claims, sent, answers: call.await } }));
+            let requests = Arc::new(requests);
+            let asked = Arc::clone(&requests);
+            let call = self.many_with_deadline(claims.len(), async move { store.claim_many(&asked).await });
+            self.calls.push(Box::pin(async move { Reply::Claims { claims, requests, sent, answers: call.await } }));
         }
     }
 
@@ -392,6 +399,7 @@ impl Engine {
     pub(super) fn claims_answered(
         &mut self,
         claims: Vec<Claim>,
+        requests: Arc<Vec<RunClaim>>,
         sent: Duration,
         answers: Answers<ClaimOutcome>,
         now: Now,
@@ -402,9 +410,14 @@ impl Engine {
         if let Some(store_ms) = clock {
             self.store_said(store_ms, sent, now);
         }
+        // The names in the requests go on into the runs: to count another holder of each costs more than all the rest.
+        let mut names = Arc::try_unwrap(requests).unwrap_or_default().into_iter().map(|request| request.job);
         for (claim, answer) in claims.into_iter().zip(answers) {
+            let name = names.next().unwrap_or_else(|| claim.job.name.clone());
             match answer {
-                Ok(Timed { value, .. }) => self.claim_answered(claim, value, sent, now),
+                Ok(Timed { value, .. }) => {
+                    self.claim_answered(RunKey::scheduled(name, claim.due.slot), claim, value, sent, now);
+                }
                 Err(error) => self.claim_failed(claim, &error, together, now),
             }
         }
@@ -417,10 +430,9 @@ impl Engine {
         self.timers.set(at, Timer::Claim(id));
     }
 
-    fn claim_answered(&mut self, claim: Claim, outcome: ClaimOutcome, sent: Duration, now: Now) {
+    fn claim_answered(&mut self, key: RunKey, claim: Claim, outcome: ClaimOutcome, sent: Duration, now: Now) {
         // This copy is answered; an earlier one that was not can only win where this answer leaves the slot open.
         let earlier = claim.unanswered_until;
-        let key = RunKey::scheduled(claim.job.name.clone(), claim.due.slot);
         let takeover = claim.due.kind == ClaimKind::Takeover;
         let stopping = self.stopping.is_some();
         match outcome {

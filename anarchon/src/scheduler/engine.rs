@@ -33,7 +33,7 @@ use crate::extract::StateMap;
 use crate::job::{Job, Terms};
 use crate::run::{
     ActiveRun, BeatOutcome, ClaimOutcome, FinishOutcome, ManualOutcome, Pause, Record, Registered, Registration,
-    ReleaseOutcome, RunKey, Timed, Trim,
+    ReleaseOutcome, RunClaim, RunKey, Timed, Trim,
 };
 use crate::slot::{InstanceId, JobName, Slot, Token};
 
@@ -82,6 +82,7 @@ pub(super) type Answers<T> = Vec<Result<Timed<T>, BackendError>>;
 pub(super) enum Reply {
     Claims {
         claims: Vec<Claim>,
+        requests: Arc<Vec<RunClaim>>,
         sent: Duration,
         answers: Answers<ClaimOutcome>,
     },
@@ -370,7 +371,9 @@ impl Engine {
         let now = self.now();
         self.look_who_listens();
         match reply {
-            Reply::Claims { claims, sent, answers } => self.claims_answered(claims, sent, answers, now),
+            Reply::Claims { claims, requests, sent, answers } => {
+                self.claims_answered(claims, requests, sent, answers, now);
+            }
             Reply::Beats { runs, sent, answers } => self.beats_answered(runs, sent, answers, now),
             Reply::Finishes { runs, sent, answers } => self.finishes_answered(runs, sent, answers, now),
             Reply::Releases { runs, sent, answers } => self.releases_answered(runs, sent, answers, now),

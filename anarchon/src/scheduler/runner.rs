@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::context::{CancelReason, Context, ContextParts, Signals};
 use crate::error::BoxError;
 use crate::event::Event;
-use crate::extract::{BoxHandler, RunParts, StateMap};
+use crate::extract::{RunParts, StateMap};
 use crate::job::Job;
 use crate::run::{AttemptStatus, Ending, Finish, Reason, Release, RunKey};
 use crate::slot::{Slot, Token};
@@ -394,13 +394,12 @@ impl Drop for Batch {
 impl Starting {
     fn run(self, home: Arc<Home>) -> impl Future<Output = ()> + Send + 'static {
         let Self { run, job, context, span } = self;
-        let parts = RunParts { context, state: Arc::clone(&home.state), data: job.data.clone() };
         let mut report = Report { run, home, said: false };
         let run = async move {
-            let mut ended = run_handler(&job.handler, &parts, &*report.home.clock).await;
-            parts.context.0.signals.blocking_ended().await;
+            let mut ended = run_handler(&job, &context, &report.home).await;
+            context.0.signals.blocking_ended().await;
             // As may a value that the job was given, if nobody else has it any more.
-            if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop((job, parts)))) {
+            if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop((job, context)))) {
                 ended = Ended::Failed(panicked("panicked while dropped", panic));
             }
             report.say(ended);
@@ -409,8 +408,8 @@ impl Starting {
     }
 }
 
-async fn run_handler(handler: &BoxHandler, parts: &RunParts, clock: &dyn Clock) -> Ended {
-    let signals = &parts.context.0.signals;
+async fn run_handler(job: &Job, context: &Context, home: &Home) -> Ended {
+    let (signals, clock) = (&context.0.signals, &*home.clock);
     // Its runtime may have hung for longer than the lease lasted: then not even its first step is taken.
     if signals.is_to_be_dropped() {
         return Ended::Dropped;
@@ -419,7 +418,8 @@ async fn run_handler(handler: &BoxHandler, parts: &RunParts, clock: &dyn Clock) 
         return Ended::Fenced;
     }
     // The handler's own first steps may panic as well as its future.
-    let mut future = match std::panic::catch_unwind(AssertUnwindSafe(|| handler.call(parts))) {
+    let parts = RunParts { context, state: &home.state, data: job.data.as_ref() };
+    let mut future = match std::panic::catch_unwind(AssertUnwindSafe(|| job.handler.call(&parts))) {
         Ok(future) => AssertUnwindSafe(future).catch_unwind(),
         Err(panic) => return Ended::Failed(panicked("panicked", panic)),
     };

@@ -31,6 +31,13 @@ struct Registrant {
     at: i64,
 }
 
+/// What tells the runs of one job apart.
+type RunId = (Slot, Option<Token>);
+
+fn id(key: &RunKey) -> RunId {
+    (key.slot, key.manual)
+}
+
 /// The runs of one job, sorted by slot. New ones come last, so a vector is quicker and smaller than a tree.
 #[derive(Debug, Default)]
 struct Runs {
@@ -40,9 +47,7 @@ struct Runs {
 }
 
 impl Runs {
-    fn find(&self, key: &RunKey) -> Result<usize, usize> {
-        // All are of one job.
-        let sought = (key.slot, key.manual);
+    fn find(&self, sought: RunId) -> Result<usize, usize> {
         match self.all.last() {
             Some(last) if (last.key.slot, last.key.manual) >= sought => {
                 self.all.binary_search_by(|run| (run.key.slot, run.key.manual).cmp(&sought))
@@ -51,16 +56,16 @@ impl Runs {
         }
     }
 
-    fn get(&self, key: &RunKey) -> Option<&StoredRun> {
-        self.find(key).ok().map(|at| &self.all[at])
+    fn get(&self, sought: RunId) -> Option<&StoredRun> {
+        self.find(sought).ok().map(|at| &self.all[at])
     }
 
-    fn get_mut(&mut self, key: &RunKey) -> Option<&mut StoredRun> {
-        self.find(key).ok().map(|at| &mut self.all[at])
+    fn get_mut(&mut self, sought: RunId) -> Option<&mut StoredRun> {
+        self.find(sought).ok().map(|at| &mut self.all[at])
     }
 
     fn insert(&mut self, run: StoredRun) {
-        let at = match self.find(&run.key) {
+        let at = match self.find(id(&run.key)) {
             Ok(at) => {
                 self.all[at] = run;
                 at
@@ -74,8 +79,8 @@ impl Runs {
         self.settled += self.all[self.settled..].iter().take_while(|run| !run.unfinished()).count();
     }
 
-    fn remove(&mut self, key: &RunKey) {
-        if let Ok(at) = self.find(key) {
+    fn remove(&mut self, sought: RunId) {
+        if let Ok(at) = self.find(sought) {
             self.all.remove(at);
             self.settled -= usize::from(at < self.settled);
         }
@@ -97,8 +102,7 @@ impl Runs {
 /// What history shows of an attempt, without what all attempts of a job have alike.
 #[derive(Debug)]
 struct Attempt {
-    slot: Slot,
-    manual: Option<Token>,
+    run: RunId,
     number: u32,
     reason: Reason,
     status: AttemptStatus,
@@ -112,10 +116,9 @@ struct Attempt {
 }
 
 impl Attempt {
-    fn new(key: &RunKey, token: Token, instance: &InstanceId, fence: u64, now: i64) -> Self {
+    fn new(run: RunId, token: Token, instance: &InstanceId, fence: u64, now: i64) -> Self {
         Self {
-            slot: key.slot,
-            manual: key.manual,
+            run,
             number: 1,
             reason: Reason::Manual,
             status: AttemptStatus::Running,
@@ -129,15 +132,8 @@ impl Attempt {
         }
     }
 
-    fn is_of(&self, key: &RunKey) -> bool {
-        (self.slot, self.manual) == (key.slot, key.manual)
-    }
-
-    fn key(&self, job: &JobName) -> RunKey {
-        RunKey { job: job.clone(), slot: self.slot, manual: self.manual }
-    }
-
-    fn record(&self, run: RunKey, run_status: Option<Status>) -> AttemptRecord {
+    fn record(&self, job: &JobName, run_status: Option<Status>) -> AttemptRecord {
+        let run = RunKey { job: job.clone(), slot: self.run.0, manual: self.run.1 };
         AttemptRecord {
             fence: Some(self.fence),
             reason: self.reason,
@@ -216,22 +212,22 @@ impl JobState {
         self.touched = self.touched.max(now);
         let floor = self.schedule(&claim.identity, claim.floor).floor;
         self.close_over(Some(claim.token), now);
-        let key = claim.key();
-        match lease::decide(claim, &self.facts(claim, &key, Some(floor), now), now) {
+        match lease::decide(claim, &self.facts(claim, Some(floor), now), now) {
             Decision::Answer(outcome) => outcome,
-            Decision::Again => self.again(claim, &key, now),
-            Decision::TakeOver => self.take_over(claim, &key, now),
-            Decision::Start => self.start(claim, &key, now),
-            Decision::Skip(reason) => self.skip(claim, reason, &key, now),
+            Decision::Again => self.again(claim, now),
+            Decision::TakeOver => self.take_over(claim, now),
+            Decision::Start => self.start(claim, now),
+            Decision::Skip(reason) => self.skip(claim, reason, now),
         }
     }
 
-    fn facts<'a>(&'a self, claim: &RunClaim, key: &RunKey, floor: Option<i64>, now: i64) -> Facts<'a> {
-        let others = || self.runs.unfinished().filter(|run| run.key != *key && run.counts);
-        let run = self.runs.get(key);
+    fn facts<'a>(&'a self, claim: &RunClaim, floor: Option<i64>, now: i64) -> Facts<'a> {
+        let sought = (claim.slot, None);
+        let others = || self.runs.unfinished().filter(move |run| id(&run.key) != sought && run.counts);
+        let run = self.runs.get(sought);
         Facts {
             run,
-            ended: run.and_then(|_| ended_as(&self.attempts, key, claim.token)),
+            ended: run.and_then(|_| ended_as(&self.attempts, sought, claim.token)),
             skipped: self.skips.range(..=claim.slot).next_back().is_some_and(|(_, s)| s.last >= claim.slot),
             paused: self.paused.is_some(),
             trim_mark: self.trim_mark,
@@ -269,16 +265,16 @@ impl JobState {
         self.fence
     }
 
-    fn record_attempt(&mut self, claim: &RunClaim, key: &RunKey, number: u32, reason: Reason, now: i64) -> Option<u64> {
+    fn record_attempt(&mut self, claim: &RunClaim, number: u32, reason: Reason, now: i64) -> Option<u64> {
         let fence = self.next_fence(now);
-        let attempt = Attempt::new(key, claim.token, &claim.instance, fence, now);
+        let attempt = Attempt::new((claim.slot, None), claim.token, &claim.instance, fence, now);
         self.attempts.push(Attempt { number, reason, ..attempt });
         Some(fence)
     }
 
-    fn again(&mut self, claim: &RunClaim, key: &RunKey, now: i64) -> ClaimOutcome {
+    fn again(&mut self, claim: &RunClaim, now: i64) -> ClaimOutcome {
         let mut max_attempts = claim.max_attempts;
-        if let Some(run) = self.runs.get_mut(key) {
+        if let Some(run) = self.runs.get_mut((claim.slot, None)) {
             run.renew(claim.lease, now);
             max_attempts = run.max_attempts;
         }
@@ -293,8 +289,8 @@ impl JobState {
         }
     }
 
-    fn take_over(&mut self, claim: &RunClaim, key: &RunKey, now: i64) -> ClaimOutcome {
-        let Some(run) = self.runs.get_mut(key) else {
+    fn take_over(&mut self, claim: &RunClaim, now: i64) -> ClaimOutcome {
+        let Some(run) = self.runs.get_mut((claim.slot, None)) else {
             return ClaimOutcome::Gone;
         };
         let (reason, lost) = run.take_over(claim, now);
@@ -302,17 +298,17 @@ impl JobState {
         if let Some(token) = lost {
             self.end_attempt(token, AttemptStatus::Lost, None, now);
         }
-        let fence = self.record_attempt(claim, key, attempt, reason, now);
+        let fence = self.record_attempt(claim, attempt, reason, now);
         ClaimOutcome::Won { attempt, fence, reason, max_attempts }
     }
 
-    fn start(&mut self, claim: &RunClaim, key: &RunKey, now: i64) -> ClaimOutcome {
+    fn start(&mut self, claim: &RunClaim, now: i64) -> ClaimOutcome {
         if claim.overlap == Overlap::Skip {
             self.supersede(claim.slot);
         }
         self.runs.insert(StoredRun::start(claim, now));
         let reason = if claim.kind == ClaimKind::CatchUp { Reason::CatchUp } else { Reason::Scheduled };
-        let fence = self.record_attempt(claim, key, 1, reason, now);
+        let fence = self.record_attempt(claim, 1, reason, now);
         ClaimOutcome::Won { attempt: 1, fence, reason, max_attempts: claim.max_attempts }
     }
 
@@ -321,14 +317,14 @@ impl JobState {
         for run in self.runs.unfinished_mut() {
             if run.status == Status::Waiting && run.key.slot < slot {
                 run.close();
-                if let Some(attempt) = self.attempts.iter_mut().rev().find(|a| a.is_of(&run.key)) {
+                if let Some(attempt) = self.attempts.iter_mut().rev().find(|a| a.run == id(&run.key)) {
                     attempt.note = Some("superseded");
                 }
             }
         }
     }
 
-    fn skip(&mut self, claim: &RunClaim, reason: SkipReason, key: &RunKey, now: i64) -> ClaimOutcome {
+    fn skip(&mut self, claim: &RunClaim, reason: SkipReason, now: i64) -> ClaimOutcome {
         let slot = claim.slot;
         let between =
             |last: Slot| self.runs.all().any(|r| r.key.manual.is_none() && r.key.slot > last && r.key.slot < slot);
@@ -348,7 +344,7 @@ impl JobState {
                 self.skips.insert(slot, SkipRecord::new(claim.job.clone(), slot, slot, 1, reason));
             }
         }
-        let facts = self.facts(claim, key, None, now);
+        let facts = self.facts(claim, None, now);
         match (reason, facts.live.or(facts.orphaned)) {
             (SkipReason::Overlap, Some(blocker)) => lease::overlap(blocker, now, true),
             _ => ClaimOutcome::Paused { recorded: true },
@@ -360,12 +356,12 @@ impl JobState {
             return ManualOutcome::Late;
         }
         self.close_over(None, now);
-        if let Some(attempt) = self.attempts.iter().rev().find(|a| a.manual == Some(claim.token)) {
+        if let Some(attempt) = self.attempts.iter().rev().find(|a| a.run.1 == Some(claim.token)) {
             // A repeated packet renews: its sender counts the lease from the sending of the one that was answered.
-            return match self.runs.get_mut(&attempt.key(&claim.job)) {
+            return match self.runs.get_mut(attempt.run) {
                 Some(run) if run.token == Some(claim.token) => {
                     run.renew(claim.lease, now);
-                    ManualOutcome::Won { slot: attempt.slot, fence: Some(attempt.fence) }
+                    ManualOutcome::Won { slot: attempt.run.0, fence: Some(attempt.fence) }
                 }
                 _ => ManualOutcome::Late,
             };
@@ -378,12 +374,12 @@ impl JobState {
         let until = lease::later(now, claim.lease);
         self.runs.insert(StoredRun::start_manual(key.clone(), claim.token, until, claim.exclusive));
         let fence = self.next_fence(now);
-        self.attempts.push(Attempt::new(&key, claim.token, &claim.instance, fence, now));
+        self.attempts.push(Attempt::new(id(&key), claim.token, &claim.instance, fence, now));
         ManualOutcome::Won { slot, fence: Some(fence) }
     }
 
     pub(super) fn heartbeat(&mut self, beat: &Beat, now: i64) -> BeatOutcome {
-        match self.runs.get_mut(&beat.run) {
+        match self.runs.get_mut(id(&beat.run)) {
             Some(run) if run.token == Some(beat.token) && run.live(now) => {
                 run.renew(beat.lease, now);
                 BeatOutcome::Alive
@@ -393,7 +389,7 @@ impl JobState {
     }
 
     pub(super) fn finish(&mut self, finish: &Finish, now: i64) -> FinishOutcome {
-        let Some(run) = self.runs.get_mut(&finish.run) else {
+        let Some(run) = self.runs.get_mut(id(&finish.run)) else {
             return FinishOutcome::Lost;
         };
         if run.token == Some(finish.token) {
@@ -406,12 +402,12 @@ impl JobState {
             }
             return outcome;
         }
-        let ended = ended_as(&self.attempts, &finish.run, finish.token);
+        let ended = ended_as(&self.attempts, id(&finish.run), finish.token);
         if ended == Some(finish.ending.status()) { run.finished(now) } else { FinishOutcome::Lost }
     }
 
     pub(super) fn release(&mut self, release: &Release, now: i64) -> ReleaseOutcome {
-        let Some(run) = self.runs.get_mut(&release.run) else {
+        let Some(run) = self.runs.get_mut(id(&release.run)) else {
             return ReleaseOutcome::Lost;
         };
         let status = if release.returned { AttemptStatus::Returned } else { AttemptStatus::HandedOver };
@@ -420,7 +416,7 @@ impl JobState {
             self.end_attempt(release.token, status, None, now);
             return ReleaseOutcome::Released;
         }
-        let ended = ended_as(&self.attempts, &release.run, release.token);
+        let ended = ended_as(&self.attempts, id(&release.run), release.token);
         if ended == Some(status) { ReleaseOutcome::Released } else { ReleaseOutcome::Lost }
     }
 
@@ -436,16 +432,15 @@ impl JobState {
         }
         over.into_iter().for_each(|token| self.end_attempt(token, AttemptStatus::Lost, None, now));
         for run in self.runs.unfinished() {
-            let instance = self.attempts.iter().rev().find(|a| a.is_of(&run.key)).map(|a| a.instance.clone());
+            let instance = self.attempts.iter().rev().find(|a| a.run == id(&run.key)).map(|a| a.instance.clone());
             into.push(ActiveRun::new(run.key.clone(), run.status, run.attempt, instance, run.left(now)));
         }
     }
 
     pub(super) fn history(&self, job: &JobName, limit: u32) -> Vec<Record> {
         let attempts = self.attempts.iter().map(|attempt| {
-            let key = attempt.key(job);
-            let run_status = self.runs.get(&key).map(|run| run.status);
-            Record::Attempt(attempt.record(key, run_status))
+            let run_status = self.runs.get(attempt.run).map(|run| run.status);
+            Record::Attempt(attempt.record(job, run_status))
         });
         let skips = self.skips.values().map(|skip| Record::Skipped(SkipRecord { job: job.clone(), ..skip.clone() }));
         crate::history::newest(attempts.chain(skips).collect(), limit)
@@ -455,25 +450,25 @@ impl JobState {
         self.close_over(None, now);
         let kept_since = now.saturating_sub(to_ms(trim.keep));
         let oldest = trim.retention.ttl.map(|ttl| now.saturating_sub(to_ms(ttl)));
-        let mut slots: Vec<Slot> = self.attempts.iter().map(|a| a.slot).collect();
+        let mut slots: Vec<Slot> = self.attempts.iter().map(|a| a.run.0).collect();
         slots.sort_unstable_by(|a, b| b.cmp(a));
         let cut = crate::history::cut(&slots, trim.retention.size);
         let goes = |slot: Slot, ended: i64| {
             let beyond = cut.is_some_and(|cut| slot < cut) || oldest.is_some_and(|oldest| ended < oldest);
             beyond && slot.ms() < kept_since && ended < kept_since
         };
-        let ended = |key: &RunKey| self.attempts.iter().filter(|a| a.is_of(key)).filter_map(|a| a.ended_at).max();
-        let gone: Vec<RunKey> = self
+        let ended = |run: RunId| self.attempts.iter().filter(move |a| a.run == run).filter_map(|a| a.ended_at).max();
+        let gone: Vec<RunId> = self
             .runs
             .all()
-            .filter(|run| !run.unfinished() && goes(run.key.slot, ended(&run.key).unwrap_or(run.until)))
-            .map(|run| run.key.clone())
+            .filter(|run| !run.unfinished() && goes(run.key.slot, ended(id(&run.key)).unwrap_or(run.until)))
+            .map(|run| id(&run.key))
             .collect();
-        for key in &gone {
-            self.runs.remove(key);
-            self.attempts.retain(|attempt| !attempt.is_of(key));
-            if key.manual.is_none() {
-                self.trim_mark = self.trim_mark.max(Some(key.slot.ms()));
+        for run in gone {
+            self.runs.remove(run);
+            self.attempts.retain(|attempt| attempt.run != run);
+            if let (slot, None) = run {
+                self.trim_mark = self.trim_mark.max(Some(slot.ms()));
             }
         }
         let mut lasts: Vec<Slot> = self.skips.values().map(|s| s.last).collect();
@@ -497,6 +492,6 @@ impl JobState {
 }
 
 /// How the attempt of `run` that has `token` stands. The token of another run's attempt proves nothing.
-fn ended_as(attempts: &[Attempt], run: &RunKey, token: Token) -> Option<AttemptStatus> {
-    attempts.iter().rev().find(|a| a.is_of(run) && a.token == token).map(|a| a.status)
+fn ended_as(attempts: &[Attempt], run: RunId, token: Token) -> Option<AttemptStatus> {
+    attempts.iter().rev().find(|a| a.run == run && a.token == token).map(|a| a.status)
 }
