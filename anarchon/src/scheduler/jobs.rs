@@ -140,7 +140,7 @@ impl Jobs {
         let running = self.running(id, run);
         running.remove(run.slot);
         if matches!(running, Running::None) && !self.left.is_empty() {
-            self.left.retain(|_, running| !matches!(running, Running::None));
+            self.left.remove(&run.job);
         }
     }
 

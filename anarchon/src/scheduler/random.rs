@@ -55,3 +55,20 @@ impl Random {
         items.shuffle(&mut self.0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shuffle_of_blocks_keeps_neighbours_together_and_loses_nothing() {
+        let mut items: Vec<u32> = (0..1000).collect();
+        Random::new(Some(7), None).shuffle_blocks(&mut items, 16);
+        assert!(!items.is_sorted());
+        let starts = items.iter().filter(|item| **item % 16 == 0).count();
+        let follow = items.windows(2).filter(|two| two[1] == two[0] + 1).count();
+        assert!(follow >= items.len() - starts, "{items:?}");
+        items.sort_unstable();
+        assert_eq!(items, (0..1000).collect::<Vec<_>>());
+    }
+}
