@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::claim::Due;
 use super::clocks::Now;
+use super::due::Due;
 use super::engine::{Engine, Reply};
 use super::timer::Timer;
 use crate::error::BackendError;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::claim::Due;
 use super::clocks::Now;
+use super::due::Due;
 use super::engine::{Adding, Engine, REGISTER_AT_ONCE, Reply};
 use super::jobs::{JobState, Running};
 use super::timer::JobId;

@@ -1,87 +1,63 @@
-//! From a due slot to the store's answer: groups with one wait each, batches, and claims that are repeated with the
-//! same token until they are answered or too late.
+//! Claims go in batches, and are repeated with the same token until they are answered or too late.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::clocks::Now;
-use super::engine::{Answers, COALESCE_AFTER, Engine, Input, Reply};
+use super::due::Due;
+use super::engine::{Answers, Engine, Reply};
 use super::ids::IdMap;
-use super::jobs::JobState;
-use super::timer::{JobId, Timer};
+use super::timer::Timer;
 use crate::clock::{from_ms, to_ms};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::Event;
 use crate::job::Job;
 use crate::lease::later;
-use crate::run::{ClaimKind, ClaimOutcome, Lateness, Release, ReleaseOutcome, RunClaim, RunKey, SkipReason, Timed};
-use crate::slot::{Slot, Token};
+use crate::run::{ClaimKind, ClaimOutcome, Lateness, RunClaim, RunKey, SkipReason, Timed};
+use crate::slot::Token;
 
 /// Claims that go in one call at most.
-const BATCH: usize = 64;
-/// Into how many groups the due jobs of one instance are split, so that one instance does not win everything.
-const GROUPS: usize = 4;
-/// Due jobs are shuffled in about so many blocks: neighbours stay together, in memory and in batches, as far as the
-/// instances can still share the blocks among them.
-const BLOCKS: usize = 64;
+pub(super) const BATCH: usize = 64;
 /// Claim calls under way at once.
 const CALLS: usize = 2;
 /// A queue shorter than this is sent soon enough to be left alone.
 const LONG_QUEUE: usize = 256;
 /// A claim packet may come this much later than its call's deadline before the store refuses it.
-const PACKET_LIFE: Duration = Duration::from_secs(1);
+pub(super) const PACKET_LIFE: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
-
-/// A slot to be claimed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Due {
-    pub(super) job: JobId,
-    pub(super) slot: Slot,
-    pub(super) kind: ClaimKind,
-    pub(super) limit: Duration,
-    pub(super) jitter: Duration,
-    pub(super) previous: Option<Slot>,
-}
-
-/// Due jobs that wait together: out their jitter, then for a sign that the user's runtime is alive.
-pub(super) struct Group {
-    due: Vec<Due>,
-    /// The tick from which on a task of the runtime is a sign of life, once the jitter is over.
-    asked: Option<u64>,
-}
 
 /// One claim from its first sending to its end.
 pub(super) struct Claim {
     pub(super) job: Arc<Job>,
     pub(super) due: Due,
     pub(super) token: Token,
-    tries: u32,
+    pub(super) tries: u32,
     /// The store time until which the copy under way may be taken up.
-    valid_until: i64,
+    pub(super) valid_until: i64,
     /// The store time until which a copy that was never answered may be taken up.
-    unanswered_until: Option<i64>,
+    pub(super) unanswered_until: Option<i64>,
     /// Sent alone, since a batch with it failed.
-    alone: bool,
+    pub(super) alone: bool,
     /// A takeover is given up at this time since boot.
-    give_up: Option<Duration>,
+    pub(super) give_up: Option<Duration>,
 }
 
 /// The claims that are not under way: those that are, are with their call.
 #[derive(Default)]
 pub(super) struct Claims {
     /// To be sent as soon as a call is free.
-    queue: VecDeque<Claim>,
+    pub(super) queue: VecDeque<Claim>,
     /// To be sent again some time.
-    waiting: IdMap<Claim>,
+    pub(super) waiting: IdMap<Claim>,
     /// The length at which the queue is next looked through for claims that are too late.
     look_through_at: usize,
     under_way: usize,
     /// To be sent again once the user's runtime has shown that it is alive, by the tick that asked for it.
-    unproven: VecDeque<(u64, u64)>,
+    pub(super) unproven: VecDeque<(u64, u64)>,
     /// The tick whose probe has not run yet. There is one at a time: on a runtime that hangs they would pile up.
-    probing: Option<u64>,
+    pub(super) probing: Option<u64>,
 }
 
 impl Claims {
@@ -103,223 +79,7 @@ impl Claims {
     }
 }
 
-/// A token that an unanswered claim may have won, or may yet win: it is returned until that is answered.
-#[derive(Clone, Debug)]
-pub(super) struct OwedReturn {
-    run: RunKey,
-    /// No copy of the claim can be taken up after this store time.
-    until: i64,
-    /// A lease that it won is over by this time since boot.
-    give_up: Duration,
-    since: Duration,
-    under_way: bool,
-}
-
 impl Engine {
-    /// Takes what is due from the heap and sets each job's next slot.
-    pub(super) fn due_slots(&mut self, now: Now) {
-        let store_now = self.store_ms(now);
-        let mut due = Vec::new();
-        loop {
-            let slots = self.due.take(store_now);
-            if slots.is_empty() {
-                break;
-            }
-            // Of frequent jobs more than one may be due.
-            self.next_slots(slots, store_now, &mut due);
-        }
-        self.schedule(due, now);
-    }
-
-    fn next_slots(&mut self, slots: Vec<(i64, JobId)>, store_now: i64, due: &mut Vec<Due>) {
-        let leases = self.leases;
-        let mut nexts = Vec::with_capacity(slots.len());
-        due.reserve(slots.len());
-        for (mut slot, id) in slots {
-            let Some(state) = self.jobs.get_mut(id) else { continue };
-            let job = &*state.job;
-            let mut kind = ClaimKind::Scheduled;
-            let mut missed = None;
-            if from_ms(store_now.saturating_sub(slot)) > COALESCE_AFTER {
-                // By calculation, however many slots lie between.
-                let latest = job.schedule.latest(store_now).unwrap_or(slot);
-                if latest > slot {
-                    missed = job.previous(Slot::from_ms(latest));
-                    slot = latest;
-                    state.previous = missed;
-                }
-                kind = ClaimKind::CatchUp;
-            }
-            let next = job.schedule.next(slot);
-            let gap = next.map(|next| from_ms(next.saturating_sub(slot)));
-            let slot = Slot::from_ms(slot);
-            let previous = if leases { state.previous.or_else(|| job.previous(slot)) } else { None };
-            state.previous = Some(slot);
-            state.next = next;
-            state.handled = state.handled.max(slot.ms());
-            nexts.extend(next.map(|next| (next, id)));
-            let jitter = job.jitter(gap);
-            let limit = match kind {
-                ClaimKind::CatchUp if leases => job.max_late.max(job.catch_up(gap)),
-                _ => job.max_late,
-            };
-            // A wait that the job asks for does not make its slot late.
-            let limit = limit.saturating_add(jitter);
-            if let Some(slot) = missed {
-                let job = job.name.clone();
-                self.emit(Event::Missed { job, slot });
-            }
-            due.push(Due { job: id, slot, kind, limit, jitter, previous });
-        }
-        self.due.extend(nexts);
-    }
-
-    /// Splits due jobs into groups by the length of their jitter, and lets each group wait.
-    pub(super) fn schedule(&mut self, mut due: Vec<Due>, now: Now) {
-        if due.is_empty() {
-            return;
-        }
-        self.drop_stale_groups(now);
-        let block = due.len().div_ceil(BLOCKS).min(BATCH);
-        self.random.shuffle_blocks(&mut due, block);
-        due.sort_by_key(|due| due.jitter);
-        for same in due.chunk_by(|a, b| a.jitter == b.jitter) {
-            let jitter = same[0].jitter;
-            let groups = if jitter.is_zero() { 1 } else { GROUPS };
-            for due in same.chunks(same.len().div_ceil(groups)) {
-                let id = self.id();
-                let wait = self.random.wait(jitter);
-                self.groups.insert(id, Group { due: due.to_vec(), asked: None });
-                self.timers.set(now.boot + wait, Timer::Group(id));
-            }
-        }
-    }
-
-    /// Asks the user's runtime for a sign of life, only now: a handler that was started while the group waited may
-    /// have blocked it.
-    pub(super) fn group_waited(&mut self, id: u64) {
-        let tick = self.id();
-        if let Some(group) = self.groups.get_mut(&id) {
-            group.asked = Some(tick);
-            self.probe(tick);
-        }
-    }
-
-    /// Lets the user's runtime run a task: an instance that could not start a run must not win it.
-    fn probe(&mut self, tick: u64) {
-        if self.claims.probing.is_some() {
-            return; // its answer asks for the next
-        }
-        self.claims.probing = Some(tick);
-        let inputs = self.inputs.clone();
-        self.handlers.spawn(async move {
-            let _ = inputs.send(Input::Probe(tick));
-        });
-    }
-
-    /// The user's runtime was alive after this tick.
-    pub(super) fn probed(&mut self, tick: u64) {
-        self.claims.probing = None;
-        let (proven, unproven): (Vec<_>, Vec<_>) = self
-            .groups
-            .iter()
-            .filter_map(|(id, group)| Some((group.asked?, *id)))
-            .partition(|(asked, _)| *asked <= tick);
-        let mut proven: Vec<u64> = proven.into_iter().map(|(_, id)| id).collect();
-        proven.sort_unstable();
-        proven.into_iter().for_each(|id| self.group_ready(id));
-        while let Some((_, id)) = self.claims.unproven.pop_front_if(|(asked, _)| *asked <= tick) {
-            self.claims.queue.extend(self.claims.waiting.remove(&id));
-        }
-        let group = unproven.into_iter().map(|(asked, _)| asked).max();
-        let claim = self.claims.unproven.back().map(|(asked, _)| *asked);
-        if let Some(newest) = group.max(claim) {
-            self.probe(newest);
-        }
-    }
-
-    /// A claim is to be sent again: the runtime may have begun to hang since the last time.
-    pub(super) fn claim_again(&mut self, id: u64) {
-        if self.claims.waiting.contains_key(&id) {
-            let tick = self.id();
-            self.claims.unproven.push_back((tick, id));
-            self.probe(tick);
-        }
-    }
-
-    /// What waits for a runtime that hangs is dropped once it is too late for it.
-    fn drop_stale_groups(&mut self, now: Now) {
-        if self.claims.probing.is_none() {
-            return;
-        }
-        let store_now = self.store_ms(now);
-        let mut groups = std::mem::take(&mut self.groups);
-        let mut stale: Vec<Due> = Vec::new();
-        groups.retain(|_, group| {
-            stale.extend(group.due.extract_if(.., |due| !self.still_worth(due, store_now)));
-            !group.due.is_empty()
-        });
-        self.groups = groups;
-        stale.sort_unstable_by_key(|due| (due.slot, due.job));
-        stale.into_iter().for_each(|due| self.too_late(&due));
-    }
-
-    fn too_late(&self, due: &Due) {
-        let Some(state) = self.jobs.get(due.job) else { return };
-        let job = state.job.name.clone();
-        tracing::warn!(%job, slot = %due.slot, "missed: the runtime of the handlers runs no tasks");
-        self.emit(Event::Missed { job, slot: due.slot });
-    }
-
-    /// Whether a slot that waits may still be claimed: in time, or as one to be made up for.
-    fn still_worth(&self, due: &Due, store_now: i64) -> bool {
-        let Some(state) = self.jobs.get(due.job) else { return false };
-        let age = store_now.saturating_sub(due.slot.ms());
-        due.kind == ClaimKind::Takeover
-            || age <= to_ms(due.limit)
-            || age <= to_ms(self.made_up_within(state, due.slot))
-                && state.job.schedule.latest(store_now) == Some(due.slot.ms())
-    }
-
-    /// How old a slot may be to be made up for; zero on a store without leases.
-    fn made_up_within(&self, state: &JobState, slot: Slot) -> Duration {
-        let gap = state.job.schedule.gap_after(slot.ms());
-        if self.leases { state.job.catch_up(gap).saturating_add(state.job.jitter(gap)) } else { Duration::ZERO }
-    }
-
-    fn group_ready(&mut self, id: u64) {
-        if self.stopping.is_some() {
-            return;
-        }
-        let Some(group) = self.groups.remove(&id) else { return };
-        let now = self.now();
-        let store_now = self.store_ms(now);
-        let give_up = now.boot + self.settings.lease;
-        self.claims.queue.reserve(group.due.len());
-        for mut due in group.due {
-            if !self.still_worth(&due, store_now) {
-                self.too_late(&due);
-                continue;
-            }
-            let Some(state) = self.jobs.get(due.job) else { continue };
-            // The runtime hung: once it is back, the slot is made up for like one that was due before a wake-up.
-            if due.kind == ClaimKind::Scheduled && !self.in_time(&due, None, now) {
-                due.kind = ClaimKind::CatchUp;
-                due.limit = self.made_up_within(state, due.slot);
-            }
-            self.claims.queue.push_back(Claim {
-                job: Arc::clone(&state.job),
-                due,
-                token: self.random.token(),
-                tries: 0,
-                valid_until: i64::MAX,
-                unanswered_until: None,
-                alone: false,
-                give_up: (due.kind == ClaimKind::Takeover).then_some(give_up),
-            });
-        }
-    }
-
     /// Sends what waits to be sent, as far as calls are free.
     pub(super) fn send_claims(&mut self, now: Now) {
         self.drop_stale_claims(now);
@@ -524,7 +284,7 @@ impl Engine {
         self.emit(Event::Missed { job, slot });
     }
 
-    fn in_time(&self, due: &Due, give_up: Option<Duration>, now: Now) -> bool {
+    pub(super) fn in_time(&self, due: &Due, give_up: Option<Duration>, now: Now) -> bool {
         match give_up {
             Some(at) => now.boot < at,
             None => self.store_ms(now).saturating_sub(due.slot.ms()) <= to_ms(due.limit),
@@ -590,78 +350,6 @@ impl Engine {
         self.claims.queue = fresh;
         stale.iter().for_each(|claim| self.give_up_claim(claim, now));
     }
-
-    /// Notes that a copy of this token's claim may win although nobody waits for it.
-    pub(super) fn owe_return(&mut self, run: RunKey, token: Token, until: Option<i64>, now: Now) {
-        let Some(until) = until.filter(|_| self.leases) else { return };
-        let give_up = now.boot + self.settings.call_deadline() + PACKET_LIFE + self.settings.lease;
-        self.owed.insert(token, OwedReturn { run, until, give_up, since: now.boot, under_way: false });
-        self.timers.set(now.boot, Timer::Return);
-    }
-
-    /// A won claim that is not to be started.
-    pub(super) fn return_unstarted(&mut self, run: RunKey, token: Token, now: Now) {
-        self.emit(Event::Returned { run: run.clone() });
-        // Whether or not the return is answered, this instance may be the only one there is to start the run.
-        self.watch_run(run.clone(), self.settings.lease, now);
-        self.owe_return(run, token, Some(i64::MIN), now);
-    }
-
-    pub(super) fn send_returns(&mut self, now: Now) {
-        self.owed.retain(|_, owed| owed.under_way || now.boot < owed.give_up);
-        let waiting = self.owed.iter_mut().filter(|(_, owed)| !owed.under_way).take(BATCH);
-        let mut releases = Vec::new();
-        for (token, owed) in waiting {
-            owed.under_way = true;
-            releases.push(Release::unstarted(owed.run.clone(), *token));
-        }
-        if releases.is_empty() {
-            return;
-        }
-        let tokens: Vec<Token> = releases.iter().map(|release| release.token).collect();
-        let (store, sent) = (Arc::clone(&self.store), now.boot);
-        let call = self.many_with_deadline(tokens.len(), async move { store.release_many(&releases).await });
-        self.calls.push(Box::pin(async move { Reply::Returns { tokens, sent, answers: call.await } }));
-    }
-
-    pub(super) fn returns_answered(
-        &mut self,
-        tokens: Vec<Token>,
-        sent: Duration,
-        answers: Answers<ReleaseOutcome>,
-        now: Now,
-    ) {
-        for (token, answer) in tokens.into_iter().zip(answers) {
-            let store_ms = match &answer {
-                Ok(timed) => {
-                    self.store_said(timed.store_ms, sent, now);
-                    Some(timed.store_ms.unwrap_or_else(|| self.store_ms(now)))
-                }
-                Err(error) => {
-                    self.store_failed(error, now);
-                    None
-                }
-            };
-            let Some(owed) = self.owed.get_mut(&token) else { continue };
-            owed.under_way = false;
-            let (since, until) = (owed.since, owed.until);
-            let over = match &answer {
-                Ok(Timed { value: ReleaseOutcome::Released, .. }) => true,
-                Ok(_) => store_ms.is_some_and(|ms| ms > until) || self.stopping.is_some(),
-                Err(error) => self.no_time_left(error, since, sent, now),
-            };
-            if over && let Some(owed) = self.owed.remove(&token) {
-                if matches!(&answer, Ok(Timed { value: ReleaseOutcome::Released, .. })) {
-                    self.watch_run(owed.run, Duration::ZERO, now);
-                }
-            } else {
-                self.timers.set(now.boot + Duration::from_millis(250), Timer::Return);
-            }
-        }
-        if !self.owed.is_empty() {
-            self.timers.set(now.boot + Duration::from_millis(250), Timer::Return);
-        }
-    }
 }
 
 /// Sorts claims by the names of their jobs, and puts aside all but the first of each job, in the order they came in.
@@ -678,12 +366,4 @@ fn each_job_once(claims: Vec<Claim>) -> (Vec<Claim>, Vec<Claim>) {
     let mut claims: Vec<Option<Claim>> = claims.into_iter().map(Some).collect();
     let mut take = |order: Vec<usize>| order.into_iter().filter_map(|index| claims[index].take()).collect();
     (take(order), take(later))
-}
-
-impl Claim {
-    /// What is owed if this claim is dropped: a copy of it that was never answered may have won.
-    pub(super) fn owed(&self) -> Option<(RunKey, Token, i64)> {
-        let run = RunKey::scheduled(self.job.name.clone(), self.due.slot);
-        self.unanswered_until.map(|until| (run, self.token, until))
-    }
 }

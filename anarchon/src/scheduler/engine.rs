@@ -14,17 +14,21 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::JobInfo;
 use super::backup::{Watched, Watching};
-use super::claim::{Claim, Claims, Group, OwedReturn};
+use super::claim::{Claim, Claims};
 use super::clocks::{Now, StoreClock};
+use super::due::Group;
 use super::finish::Finishing;
+use super::handler::{Ended, Home, Starting};
 use super::ids::IdMap;
 use super::jobs::Jobs;
 use super::manual::{ManualRun, PendingManual};
 use super::random::Random;
-use super::runner::{Ended, Home, Run, Starting};
+use super::returns::OwedReturn;
+use super::runner::Run;
 use super::settings::Settings;
 use super::stop::Stopping;
 use super::timer::{DueSlots, Timer, Timers};
+use super::upkeep::TOUCH_EVERY;
 use crate::backend::DynStore;
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind, Error, Result};
@@ -33,7 +37,7 @@ use crate::extract::StateMap;
 use crate::job::{Job, Terms};
 use crate::run::{
     ActiveRun, BeatOutcome, ClaimOutcome, FinishOutcome, ManualOutcome, Pause, Record, Registered, Registration,
-    ReleaseOutcome, RunClaim, RunKey, Timed, Trim,
+    ReleaseOutcome, RunClaim, RunKey, Timed,
 };
 use crate::slot::{InstanceId, JobName, Slot, Token};
 
@@ -43,13 +47,6 @@ const FROZEN: Duration = Duration::from_secs(1);
 pub(super) const COALESCE_AFTER: Duration = Duration::from_secs(5);
 /// No sleep is longer: the clocks are read anew at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-const TRIM_EVERY: Duration = Duration::from_secs(30);
-/// Jobs that one trim is about at most, and how soon the next of them follows.
-const TRIM_AT_ONCE: usize = 200;
-const TRIM_NEXT: Duration = Duration::from_secs(1);
-const TOUCH_EVERY: Duration = Duration::from_secs(86_400);
-/// How soon after a failure the store is told again which jobs there are.
-const TOUCH_AGAIN: Duration = Duration::from_secs(600);
 const CLOCK_EVERY: Duration = Duration::from_secs(30);
 /// Registrations that one call carries at most.
 pub(super) const REGISTER_AT_ONCE: usize = 500;
@@ -182,7 +179,7 @@ pub(super) struct Engine {
     pub(super) watched: BTreeMap<RunKey, Watched>,
     pub(super) manual: BTreeMap<u64, PendingManual>,
     pub(super) to_trim: HashSet<JobName>,
-    touching: VecDeque<JobName>,
+    pub(super) touching: VecDeque<JobName>,
     pub(super) beating: bool,
     pub(super) beating_again: bool,
     pub(super) fence_at: Option<Duration>,
@@ -603,81 +600,6 @@ impl Engine {
                 self.instance.clone(),
             )
         }
-    }
-
-    /// Tells the store once a day which jobs there are, so that it does not forget them.
-    fn touch(&mut self, now: Now) {
-        let states = self.jobs.sorted_ids().into_iter().filter_map(|id| self.jobs.get(id));
-        self.touching = states.map(|state| state.job.name.clone()).collect();
-        self.touch_next(now);
-    }
-
-    fn touch_next(&mut self, now: Now) {
-        // Some may have been removed meanwhile.
-        self.touching.retain(|name| self.jobs.find(name.as_str()).is_some());
-        let count = self.touching.len().min(REGISTER_AT_ONCE);
-        let names: Vec<JobName> = self.touching.drain(..count).collect();
-        let states = names.iter().filter_map(|name| self.jobs.get(self.jobs.find(name.as_str())?));
-        let registrations: Vec<Registration> = states.map(|state| self.registration(&state.job)).collect();
-        if registrations.is_empty() {
-            self.timers.set(now.boot + TOUCH_EVERY, Timer::Touch);
-            return;
-        }
-        let jobs = registrations.iter().map(|registration| registration.job.clone()).collect();
-        let (store, forget_after, sent) = (Arc::clone(&self.store), self.settings.forget_after, now.boot);
-        let call = self.with_deadline(async move { store.register(&registrations, forget_after).await });
-        self.calls.push(Box::pin(async move { Reply::Touched { jobs, sent, answer: call.await } }));
-    }
-
-    fn touched(
-        &mut self,
-        jobs: Vec<JobName>,
-        sent: Duration,
-        answer: Result<Timed<Vec<Registered>>, BackendError>,
-        now: Now,
-    ) {
-        match answer {
-            Ok(Timed { value, store_ms }) => {
-                self.store_said(store_ms, sent, now);
-                for (name, registered) in jobs.into_iter().zip(value) {
-                    self.compare_fingerprints(&name, &registered);
-                }
-                self.touch_next(now);
-            }
-            Err(error) => {
-                self.store_failed(&error, now);
-                self.touching.clear();
-                self.timers.set(now.boot + TOUCH_AGAIN, Timer::Touch);
-            }
-        }
-    }
-
-    /// Something of this job will have to be trimmed in a while.
-    pub(super) fn trim_later(&mut self, job: &JobName, now: Now) {
-        if self.to_trim.is_empty() {
-            self.timers.set(now.boot + TRIM_EVERY, Timer::Trim);
-        }
-        if !self.to_trim.contains(job) {
-            self.to_trim.insert(job.clone());
-        }
-    }
-
-    fn trim(&mut self, now: Now) {
-        let mut names: Vec<JobName> = self.to_trim.drain().collect();
-        names.sort_unstable();
-        // In small batches: one call about all jobs of a large instance would not be answered in time, ever.
-        if names.len() > TRIM_AT_ONCE {
-            self.to_trim.extend(names.drain(TRIM_AT_ONCE..));
-            self.timers.set(now.boot + TRIM_NEXT, Timer::Trim);
-        }
-        let states = names.iter().filter_map(|name| self.jobs.get(self.jobs.find(name.as_str())?));
-        let trims: Vec<Trim> = states.map(|s| Trim::new(s.job.name.clone(), s.job.retention, s.job.keep())).collect();
-        if trims.is_empty() || self.stopping.is_some() {
-            return;
-        }
-        let store = Arc::clone(&self.store);
-        let call = self.with_deadline(async move { store.trim(&trims).await });
-        self.calls.push(Box::pin(async move { Reply::Trimmed { answer: call.await } }));
     }
 }
 
