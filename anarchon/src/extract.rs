@@ -82,13 +82,13 @@ pub(crate) enum Need {
 }
 
 /// Everything an extractor may take from.
-#[derive(Debug)]
-pub struct RunParts {
-    pub(crate) context: Context,
-    pub(crate) state: Arc<StateMap>,
-    pub(crate) data: Option<DataValue>,
+#[derive(Clone, Copy, Debug)]
+pub struct RunParts<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) state: &'a StateMap,
+    pub(crate) data: Option<&'a DataValue>,
     #[cfg_attr(not(feature = "_sqlx"), allow(dead_code, reason = "no store that is compiled in has a use for it"))]
-    pub(crate) store: Arc<dyn DynStore>,
+    pub(crate) store: &'a Arc<dyn DynStore>,
 }
 
 pub(crate) mod sealed {
@@ -104,7 +104,7 @@ pub(crate) mod sealed {
 )]
 pub trait Extract: sealed::Sealed + Sized + Send + 'static {
     #[doc(hidden)]
-    fn extract(parts: &RunParts) -> Result<Self, BoxError>;
+    fn extract(parts: &RunParts<'_>) -> Result<Self, BoxError>;
 
     #[doc(hidden)]
     fn need() -> Option<NeedOf> {
@@ -122,13 +122,13 @@ impl<T> sealed::Sealed for State<T> {}
 impl<T> sealed::Sealed for Data<T> {}
 
 impl Extract for Context {
-    fn extract(parts: &RunParts) -> Result<Self, BoxError> {
+    fn extract(parts: &RunParts<'_>) -> Result<Self, BoxError> {
         Ok(parts.context.clone())
     }
 }
 
 impl<T: Clone + Send + Sync + 'static> Extract for State<T> {
-    fn extract(parts: &RunParts) -> Result<Self, BoxError> {
+    fn extract(parts: &RunParts<'_>) -> Result<Self, BoxError> {
         let missing = || format!("no state of type {} was given to the scheduler", type_name::<T>());
         parts.state.get::<T>().map(State).ok_or_else(|| missing().into())
     }
@@ -139,8 +139,8 @@ impl<T: Clone + Send + Sync + 'static> Extract for State<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> Extract for Data<T> {
-    fn extract(parts: &RunParts) -> Result<Self, BoxError> {
-        let found = parts.data.as_ref().and_then(|data| data.value.downcast_ref::<T>().cloned());
+    fn extract(parts: &RunParts<'_>) -> Result<Self, BoxError> {
+        let found = parts.data.and_then(|data| data.value.downcast_ref::<T>().cloned());
         found.map(Data).ok_or_else(|| format!("the job has no data of type {}", type_name::<T>()).into())
     }
 
@@ -207,7 +207,7 @@ impl<E: JobError> Outcome for Result<(), E> {
 )]
 pub trait Handler<Args>: Send + Sync + 'static {
     #[doc(hidden)]
-    fn call(&self, parts: &RunParts) -> HandlerFuture;
+    fn call(&self, parts: &RunParts<'_>) -> HandlerFuture;
     #[doc(hidden)]
     fn needs() -> Vec<NeedOf>;
 }
@@ -224,7 +224,7 @@ macro_rules! handler {
             $($arg: Extract,)*
         {
             #[allow(non_snake_case, unused_variables)]
-            fn call(&self, parts: &RunParts) -> HandlerFuture {
+            fn call(&self, parts: &RunParts<'_>) -> HandlerFuture {
                 $(
                     let $arg = match $arg::extract(parts) {
                         Ok(value) => value,
@@ -256,7 +256,7 @@ handler!(A B C D E G H I);
 /// A handler of any argument list behind a pointer.
 #[derive(Clone)]
 pub struct BoxHandler {
-    call: Arc<dyn Fn(&RunParts) -> HandlerFuture + Send + Sync>,
+    call: Arc<dyn Fn(&RunParts<'_>) -> HandlerFuture + Send + Sync>,
     needs: Arc<[Need]>,
 }
 
@@ -268,7 +268,7 @@ impl BoxHandler {
 
     pub(crate) fn from_parts(
         needs: impl IntoIterator<Item = NeedOf>,
-        call: impl Fn(&RunParts) -> HandlerFuture + Send + Sync + 'static,
+        call: impl Fn(&RunParts<'_>) -> HandlerFuture + Send + Sync + 'static,
     ) -> Self {
         let needs: Vec<Need> = needs.into_iter().map(|need| need.0).collect();
         // Most handlers need nothing, and share that.
@@ -276,7 +276,7 @@ impl BoxHandler {
         Self { call: Arc::new(call), needs }
     }
 
-    pub(crate) fn call(&self, parts: &RunParts) -> HandlerFuture {
+    pub(crate) fn call(&self, parts: &RunParts<'_>) -> HandlerFuture {
         (self.call)(parts)
     }
 

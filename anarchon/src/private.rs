@@ -76,7 +76,7 @@ pub const fn assert_at_root<Found: Is<Named>, Named>(module: &str) {
 /// error.
 pub struct Argument<T> {
     need: fn() -> Option<NeedOf>,
-    take: fn(&RunParts) -> Result<T, BoxError>,
+    take: fn(&RunParts<'_>) -> Result<T, BoxError>,
 }
 
 /// The argument of type `T`.
@@ -94,7 +94,7 @@ impl<T> Argument<T> {
     ///
     /// # Errors
     /// When something that it needs was not given.
-    pub fn take(&self, parts: &RunParts) -> Result<T, BoxError> {
+    pub fn take(&self, parts: &RunParts<'_>) -> Result<T, BoxError> {
         (self.take)(parts)
     }
 }
@@ -124,9 +124,10 @@ where
 /// A job's handler: what its arguments need, and how to begin a run.
 pub fn handler<const N: usize>(
     needs: [Option<NeedOf>; N],
-    begin: impl Fn(&RunParts) -> Result<HandlerFuture, BoxError> + Send + Sync + 'static,
+    begin: impl Fn(&RunParts<'_>) -> Result<HandlerFuture, BoxError> + Send + Sync + 'static,
 ) -> BoxHandler {
-    let begin = move |parts: &RunParts| begin(parts).unwrap_or_else(|missing| Box::pin(async move { Err(missing) }));
+    let begin =
+        move |parts: &RunParts<'_>| begin(parts).unwrap_or_else(|missing| Box::pin(async move { Err(missing) }));
     BoxHandler::from_parts(needs.into_iter().flatten(), begin)
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::claim::Due;
 use super::clocks::Now;
+use super::due::Due;
 use super::engine::{Engine, Reply};
 use super::timer::Timer;
 use crate::error::BackendError;
@@ -38,7 +38,7 @@ impl Engine {
     /// Becomes a backup of a run whose lease still lasts for `left`. Returns whether it is one.
     pub(super) fn watch_run(&mut self, run: RunKey, left: Duration, now: Now) -> bool {
         let known = self.jobs.find(run.job.as_str()).is_some();
-        if !self.leases || run.manual.is_some() || !known || self.local.contains_key(&run) || self.stopping.is_some() {
+        if !self.leases || run.manual.is_some() || !known || self.jobs.runs_here(&run) || self.stopping.is_some() {
             return false;
         }
         // A locked row tells nothing about its lease: look again soon, not at once.
@@ -133,7 +133,7 @@ impl Engine {
         });
         for run in active {
             let taking = self.watched.get(&run.run).is_some_and(|watched| watched.over_at.is_none());
-            if taking || run.run.manual.is_some() || self.local.contains_key(&run.run) {
+            if taking || run.run.manual.is_some() || self.jobs.runs_here(&run.run) {
                 continue;
             }
             if self.jobs.find(run.run.job.as_str()).is_some() {
@@ -177,7 +177,7 @@ impl Engine {
                 continue;
             };
             // Our own handler of an earlier attempt may still block its thread: never two at once.
-            if self.local.contains_key(&run) {
+            if self.jobs.runs_here(&run) {
                 continue;
             }
             due.push(Due {

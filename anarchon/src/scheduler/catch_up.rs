@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::claim::Due;
 use super::clocks::Now;
-use super::engine::{Adding, Engine, JobState, REGISTER_AT_ONCE, Reply};
+use super::due::Due;
+use super::engine::{Adding, Engine, REGISTER_AT_ONCE, Reply};
+use super::jobs::{JobState, Running};
 use super::timer::JobId;
 use crate::clock::to_ms;
 use crate::error::{BackendError, BackendErrorKind, Error, Result};
@@ -110,7 +111,15 @@ impl Engine {
         let name = job.name.clone();
         let floor = if self.leases { registered.floor } else { store_now };
         let next = job.schedule.next(store_now);
-        let state = JobState { floor, previous: None, handled: floor, next, skips: None, job: Arc::new(job) };
+        let state = JobState {
+            floor,
+            previous: None,
+            handled: floor,
+            next,
+            skips: None,
+            running: Running::None,
+            job: Arc::new(job),
+        };
         let id = self.jobs.insert(state);
         if let Some(next) = next {
             self.due.push(next, id);

@@ -14,16 +14,21 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::JobInfo;
 use super::backup::{Watched, Watching};
-use super::claim::{Claims, Group, OwedReturn};
+use super::claim::{Claim, Claims};
 use super::clocks::{Now, StoreClock};
+use super::due::Group;
 use super::finish::Finishing;
+use super::handler::{Ended, Home, Starting};
 use super::ids::IdMap;
+use super::jobs::Jobs;
 use super::manual::{ManualRun, PendingManual};
 use super::random::Random;
-use super::runner::{Ended, Run, Starting};
+use super::returns::OwedReturn;
+use super::runner::Run;
 use super::settings::Settings;
 use super::stop::Stopping;
-use super::timer::{DueSlots, JobId, Timer, Timers};
+use super::timer::{DueSlots, Timer, Timers};
+use super::upkeep::TOUCH_EVERY;
 use crate::backend::DynStore;
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind, Error, Result};
@@ -32,7 +37,7 @@ use crate::extract::StateMap;
 use crate::job::{Job, Terms};
 use crate::run::{
     ActiveRun, BeatOutcome, ClaimOutcome, FinishOutcome, ManualOutcome, Pause, Record, Registered, Registration,
-    ReleaseOutcome, RunKey, Timed, Trim,
+    ReleaseOutcome, RunClaim, RunKey, Timed,
 };
 use crate::slot::{InstanceId, JobName, Slot, Token};
 
@@ -42,13 +47,6 @@ const FROZEN: Duration = Duration::from_secs(1);
 pub(super) const COALESCE_AFTER: Duration = Duration::from_secs(5);
 /// No sleep is longer: the clocks are read anew at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-const TRIM_EVERY: Duration = Duration::from_secs(30);
-/// Jobs that one trim is about at most, and how soon the next of them follows.
-const TRIM_AT_ONCE: usize = 200;
-const TRIM_NEXT: Duration = Duration::from_secs(1);
-const TOUCH_EVERY: Duration = Duration::from_secs(86_400);
-/// How soon after a failure the store is told again which jobs there are.
-const TOUCH_AGAIN: Duration = Duration::from_secs(600);
 const CLOCK_EVERY: Duration = Duration::from_secs(30);
 /// Registrations that one call carries at most.
 pub(super) const REGISTER_AT_ONCE: usize = 500;
@@ -80,7 +78,8 @@ pub(super) type Answers<T> = Vec<Result<Timed<T>, BackendError>>;
 /// What a finished store call brings.
 pub(super) enum Reply {
     Claims {
-        ids: Vec<u64>,
+        claims: Vec<Claim>,
+        requests: Arc<Vec<RunClaim>>,
         sent: Duration,
         answers: Answers<ClaimOutcome>,
     },
@@ -147,85 +146,19 @@ pub(super) struct Adding {
     pub(super) alone: bool,
 }
 
-/// One job of this instance.
-pub(super) struct JobState {
-    pub(super) job: Arc<Job>,
-    /// The store time at which its schedule identity was first registered.
-    pub(super) floor: i64,
-    /// The slot before the next one, if it is known.
-    pub(super) previous: Option<Slot>,
-    /// The latest slot that this instance has handled.
-    pub(super) handled: i64,
-    /// The next slot in the heap.
-    pub(super) next: Option<i64>,
-    /// Slots in a row that one run made skip.
-    pub(super) skips: Option<Box<(RunKey, u32)>>,
-}
-
-#[derive(Default)]
-pub(super) struct Jobs {
-    places: Vec<(u32, Option<JobState>)>,
-    free: Vec<u32>,
-    by_name: HashMap<JobName, JobId>,
-}
-
-impl Jobs {
-    pub(super) fn insert(&mut self, state: JobState) -> JobId {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push((0, None));
-            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
-        });
-        let name = state.job.name.clone();
-        let place = &mut self.places[index as usize];
-        place.1 = Some(state);
-        let id = JobId { index, generation: place.0 };
-        self.by_name.insert(name, id);
-        id
-    }
-
-    pub(super) fn get(&self, id: JobId) -> Option<&JobState> {
-        self.places.get(id.index as usize).filter(|place| place.0 == id.generation)?.1.as_ref()
-    }
-
-    pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut JobState> {
-        self.places.get_mut(id.index as usize).filter(|place| place.0 == id.generation)?.1.as_mut()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.by_name.len()
-    }
-
-    pub(super) fn find(&self, name: &str) -> Option<JobId> {
-        self.by_name.get(name).copied()
-    }
-
-    pub(super) fn remove(&mut self, name: &str) -> Option<JobState> {
-        let id = self.by_name.remove(name)?;
-        let place = self.places.get_mut(id.index as usize)?;
-        place.0 = place.0.wrapping_add(1);
-        self.free.push(id.index);
-        place.1.take()
-    }
-
-    /// Every job, in the order of their names: hash order would make two runs of one seed differ.
-    pub(super) fn sorted_ids(&self) -> Vec<JobId> {
-        let mut named: Vec<(&JobName, JobId)> = self.by_name.iter().map(|(name, id)| (name, *id)).collect();
-        named.sort_unstable();
-        named.into_iter().map(|(_, id)| id).collect()
-    }
-}
-
 pub(super) struct Engine {
     pub(super) store: Arc<dyn DynStore>,
     pub(super) leases: bool,
     pub(super) settings: Settings,
     pub(super) instance: InstanceId,
-    pub(super) state: Arc<StateMap>,
+    pub(super) home: Arc<Home>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) random: Random,
     pub(super) handlers: RuntimeHandle,
     pub(super) inputs: mpsc::UnboundedSender<Input>,
     pub(super) events: broadcast::Sender<Event>,
+    /// Whether anybody listens to events; asking each time would cost a lock.
+    heard: bool,
 
     pub(super) calls: FuturesUnordered<BoxFuture<'static, Reply>>,
     pub(super) store_clock: StoreClock,
@@ -245,14 +178,12 @@ pub(super) struct Engine {
     pub(super) runs: BTreeMap<u64, Box<Run>>,
     /// Handlers to be started once the answer that won them has been read to its end.
     pub(super) starting: Vec<Starting>,
-    /// The runs of slots among `runs`, by what they are.
-    pub(super) local: HashMap<RunKey, u64>,
     pub(super) finishing: Finishing,
     pub(super) watching: Watching,
     pub(super) watched: BTreeMap<RunKey, Watched>,
     pub(super) manual: BTreeMap<u64, PendingManual>,
     pub(super) to_trim: HashSet<JobName>,
-    touching: VecDeque<JobName>,
+    pub(super) touching: VecDeque<JobName>,
     pub(super) beating: bool,
     pub(super) beating_again: bool,
     pub(super) fence_at: Option<Duration>,
@@ -290,15 +221,16 @@ impl Engine {
         let now = Now { boot: clock.boot(), wall_ms: clock.wall_ms() };
         let mut engine = Self {
             leases: store.leases(),
-            store,
+            store: Arc::clone(&store),
             settings,
             instance,
-            state,
+            home: Arc::new(Home { clock: Arc::clone(&clock), state, store, inputs: inputs.clone() }),
             clock,
             random,
             handlers,
             inputs,
             events,
+            heard: false,
             calls: FuturesUnordered::new(),
             store_clock,
             due: DueSlots::default(),
@@ -313,7 +245,6 @@ impl Engine {
             owed: BTreeMap::new(),
             runs: BTreeMap::new(),
             starting: Vec::new(),
-            local: HashMap::new(),
             finishing: Finishing::default(),
             watching: Watching::default(),
             watched: BTreeMap::new(),
@@ -360,14 +291,19 @@ impl Engine {
 
     /// Emits an event that costs more to make than to look whether anybody listens.
     pub(super) fn tell(&self, event: impl FnOnce() -> Event) {
-        if self.events.receiver_count() > 0 {
+        if self.heard {
             self.emit(event());
         }
+    }
+
+    fn look_who_listens(&mut self) {
+        self.heard = self.events.receiver_count() > 0;
     }
 
     /// Does everything whose time has come.
     pub(super) fn advance(&mut self) {
         let now = self.now();
+        self.look_who_listens();
         self.start_handlers();
         self.notice_jumps(now);
         while let Some(timer) = self.timers.pop(now.boot) {
@@ -421,6 +357,7 @@ impl Engine {
     }
 
     pub(super) fn input(&mut self, input: Input) {
+        self.look_who_listens();
         match input {
             Input::Command(command) => self.command(command),
             Input::Probe(group) => self.probed(group),
@@ -433,8 +370,11 @@ impl Engine {
 
     pub(super) fn reply(&mut self, reply: Reply) {
         let now = self.now();
+        self.look_who_listens();
         match reply {
-            Reply::Claims { ids, sent, answers } => self.claims_answered(ids, sent, answers, now),
+            Reply::Claims { claims, requests, sent, answers } => {
+                self.claims_answered(claims, requests, sent, answers, now);
+            }
             Reply::Beats { runs, sent, answers } => self.beats_answered(runs, sent, answers, now),
             Reply::Finishes { runs, alone, sent, answers } => self.finishes_answered(runs, alone, sent, answers, now),
             Reply::Releases { runs, alone, sent, answers } => self.releases_answered(runs, alone, sent, answers, now),
@@ -664,81 +604,6 @@ impl Engine {
                 self.instance.clone(),
             )
         }
-    }
-
-    /// Tells the store once a day which jobs there are, so that it does not forget them.
-    fn touch(&mut self, now: Now) {
-        let states = self.jobs.sorted_ids().into_iter().filter_map(|id| self.jobs.get(id));
-        self.touching = states.map(|state| state.job.name.clone()).collect();
-        self.touch_next(now);
-    }
-
-    fn touch_next(&mut self, now: Now) {
-        // Some may have been removed meanwhile.
-        self.touching.retain(|name| self.jobs.find(name.as_str()).is_some());
-        let count = self.touching.len().min(REGISTER_AT_ONCE);
-        let names: Vec<JobName> = self.touching.drain(..count).collect();
-        let states = names.iter().filter_map(|name| self.jobs.get(self.jobs.find(name.as_str())?));
-        let registrations: Vec<Registration> = states.map(|state| self.registration(&state.job)).collect();
-        if registrations.is_empty() {
-            self.timers.set(now.boot + TOUCH_EVERY, Timer::Touch);
-            return;
-        }
-        let jobs = registrations.iter().map(|registration| registration.job.clone()).collect();
-        let (store, forget_after, sent) = (Arc::clone(&self.store), self.settings.forget_after, now.boot);
-        let call = self.with_deadline(async move { store.register(&registrations, forget_after).await });
-        self.calls.push(Box::pin(async move { Reply::Touched { jobs, sent, answer: call.await } }));
-    }
-
-    fn touched(
-        &mut self,
-        jobs: Vec<JobName>,
-        sent: Duration,
-        answer: Result<Timed<Vec<Registered>>, BackendError>,
-        now: Now,
-    ) {
-        match answer {
-            Ok(Timed { value, store_ms }) => {
-                self.store_said(store_ms, sent, now);
-                for (name, registered) in jobs.into_iter().zip(value) {
-                    self.compare_fingerprints(&name, &registered);
-                }
-                self.touch_next(now);
-            }
-            Err(error) => {
-                self.store_failed(&error, now);
-                self.touching.clear();
-                self.timers.set(now.boot + TOUCH_AGAIN, Timer::Touch);
-            }
-        }
-    }
-
-    /// Something of this job will have to be trimmed in a while.
-    pub(super) fn trim_later(&mut self, job: &JobName, now: Now) {
-        if self.to_trim.is_empty() {
-            self.timers.set(now.boot + TRIM_EVERY, Timer::Trim);
-        }
-        if !self.to_trim.contains(job) {
-            self.to_trim.insert(job.clone());
-        }
-    }
-
-    fn trim(&mut self, now: Now) {
-        let mut names: Vec<JobName> = self.to_trim.drain().collect();
-        names.sort_unstable();
-        // In small batches: one call about all jobs of a large instance would not be answered in time, ever.
-        if names.len() > TRIM_AT_ONCE {
-            self.to_trim.extend(names.drain(TRIM_AT_ONCE..));
-            self.timers.set(now.boot + TRIM_NEXT, Timer::Trim);
-        }
-        let states = names.iter().filter_map(|name| self.jobs.get(self.jobs.find(name.as_str())?));
-        let trims: Vec<Trim> = states.map(|s| Trim::new(s.job.name.clone(), s.job.retention, s.job.keep())).collect();
-        if trims.is_empty() || self.stopping.is_some() {
-            return;
-        }
-        let store = Arc::clone(&self.store);
-        let call = self.with_deadline(async move { store.trim(&trims).await });
-        self.calls.push(Box::pin(async move { Reply::Trimmed { answer: call.await } }));
     }
 }
 

@@ -15,8 +15,10 @@ use crate::run::{AttemptStatus, Ending, Finish, FinishOutcome, ReleaseOutcome, S
 
 /// Ends that come within this time go together.
 const GATHER: Duration = Duration::from_millis(3);
+/// While slots wait to be claimed, their runs come first: ends wait with them, but no longer than this.
+const BEHIND_CLAIMS: Duration = Duration::from_millis(50);
 /// Ends that one call carries at most.
-const AT_ONCE: usize = 128;
+const AT_ONCE: usize = 1000;
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
 /// A store that refuses an end this often will not take it.
@@ -34,15 +36,28 @@ impl Engine {
     pub(super) fn say_last(&mut self, id: u64, now: Now) {
         self.finishing.waiting.push_back(id);
         if !self.finishing.timer {
-            self.finishing.timer = true;
-            self.timers.set(now.boot + GATHER, Timer::Finish);
+            self.gather_ends(now);
         }
+    }
+
+    fn gather_ends(&mut self, now: Now) {
+        self.finishing.timer = true;
+        self.timers.set(now.boot + GATHER, Timer::Finish);
+    }
+
+    fn ends_can_wait(&self, now: Now) -> bool {
+        let first = self.finishing.waiting.front().and_then(|id| self.runs.get(id));
+        self.stopping.is_none() && first.is_some_and(|run| now.boot < run.ended + BEHIND_CLAIMS)
     }
 
     pub(super) fn send_endings(&mut self, now: Now) {
         self.finishing.timer = false;
         // While a call is under way, more gathers; its answer sends that.
         if self.finishing.under_way > 0 {
+            return;
+        }
+        if self.claims.any_to_send() && self.ends_can_wait(now) {
+            self.gather_ends(now);
             return;
         }
         if self.stopping.as_ref().is_some_and(|stopping| stopping.silent) {
@@ -247,7 +262,9 @@ impl Engine {
 
     pub(super) fn forget_run(&mut self, id: u64) -> Option<Run> {
         let run = *self.runs.remove(&id)?;
-        self.local.remove(&run.key);
+        if let Some(job) = run.job_id {
+            self.jobs.run_ended(job, &run.key);
+        }
         Some(run)
     }
 }

@@ -41,7 +41,34 @@ impl Random {
         longest.mul_f64(share)
     }
 
+    /// Shuffles items by whole blocks of neighbours.
+    pub(super) fn shuffle_blocks<T: Copy>(&mut self, items: &mut Vec<T>, block: usize) {
+        if block <= 1 {
+            return self.shuffle(items);
+        }
+        let mut blocks: Vec<&[T]> = items.chunks(block).collect();
+        self.shuffle(&mut blocks);
+        *items = blocks.concat();
+    }
+
     pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
         items.shuffle(&mut self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shuffle_of_blocks_keeps_neighbours_together_and_loses_nothing() {
+        let mut items: Vec<u32> = (0..1000).collect();
+        Random::new(Some(7), None).shuffle_blocks(&mut items, 16);
+        assert!(!items.is_sorted());
+        let starts = items.iter().filter(|item| **item % 16 == 0).count();
+        let follow = items.windows(2).filter(|two| two[1] == two[0] + 1).count();
+        assert!(follow >= items.len() - starts, "{items:?}");
+        items.sort_unstable();
+        assert_eq!(items, (0..1000).collect::<Vec<_>>());
     }
 }

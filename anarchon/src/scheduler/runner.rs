@@ -1,43 +1,22 @@
 //! The life of a run on this instance: from the won claim to the end of its handler.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
-
-use futures_util::FutureExt as _;
-use tokio::sync::mpsc;
 
 use super::claim::Claim;
 use super::clocks::Now;
-use super::engine::{Engine, Input};
+use super::engine::Engine;
+use super::handler::{Batch, Ended, Starting, error_text};
 use super::manual::Waiter;
-use super::timer::Timer;
-use crate::clock::Clock;
+use super::timer::{JobId, Timer};
 use crate::context::{CancelReason, Context, ContextParts, Signals};
-use crate::error::BoxError;
 use crate::event::Event;
-use crate::extract::{BoxHandler, RunParts};
 use crate::job::Job;
 use crate::run::{AttemptStatus, Ending, Finish, Reason, Release, RunKey};
 use crate::slot::{Slot, Token};
 
 /// The error of a handler that began to finish its run by itself and then returned without having done so.
 pub(super) const NOT_COMMITTED: &str = "the transaction was not committed";
-
-/// An error text is cut to this many bytes.
-const LONGEST_ERROR: usize = 4096;
-
-/// How a handler ended, as its task reports it.
-pub(super) enum Ended {
-    Ok,
-    Failed(String),
-    /// Dropped at an await, by us or by its runtime.
-    Dropped,
-    /// Dropped at an await, since its lease may be over and the engine had not said so yet.
-    Fenced,
-}
 
 /// What a won claim said.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +37,8 @@ pub(super) enum Last {
 /// A run on this instance.
 pub(super) struct Run {
     pub(super) job: Arc<Job>,
+    /// Its job, which may have been removed meanwhile; a manual run is of no slot, and has none.
+    pub(super) job_id: Option<JobId>,
     pub(super) key: RunKey,
     pub(super) win: Win,
     pub(super) token: Token,
@@ -118,19 +99,19 @@ impl Engine {
     pub(super) fn won(&mut self, claim: Claim, key: RunKey, win: Win, sent: Duration, now: Now) {
         let lease_until = sent + self.settings.lease;
         let too_late = self.leases && now.boot + self.settings.margin() * 2 >= lease_until;
-        let here = self.local.contains_key(&key);
-        let unwanted = here || self.stopping.is_some() || self.jobs.get(claim.due.job).is_none();
-        if self.leases && (too_late || unwanted) {
+        let state = self.jobs.get_mut(claim.due.job);
+        let wanted = state.as_ref().is_some_and(|state| !state.running.has(key.slot)) && self.stopping.is_none();
+        if self.leases && (too_late || !wanted) {
             self.return_unstarted(key, claim.token, now);
             return;
         }
-        self.watched.remove(&key);
-        if let Some(state) = self.jobs.get_mut(claim.due.job) {
+        if let Some(state) = state {
             state.skips = None;
         }
+        self.watched.remove(&key);
         let Win { attempt, fence, reason, .. } = win;
         self.tell(|| Event::Claimed { run: key.clone(), attempt, fence, reason });
-        self.start(claim.job, key, win, claim.token, lease_until, None, now);
+        self.start(claim.job, Some(claim.due.job), key, win, claim.token, lease_until, None, now);
     }
 
     /// Makes a run of a won claim; its handler starts in [`start_handlers`](Self::start_handlers).
@@ -138,6 +119,7 @@ impl Engine {
     pub(super) fn start(
         &mut self,
         job: Arc<Job>,
+        job_id: Option<JobId>,
         key: RunKey,
         win: Win,
         token: Token,
@@ -164,26 +146,21 @@ impl Engine {
             context.0.signals.set_fence(lease_until.saturating_sub(self.settings.margin()));
         }
         self.starting.push(Starting {
-            clock: Arc::clone(&self.clock),
+            run: id,
             job: Arc::clone(&job),
-            parts: RunParts {
-                context,
-                state: Arc::clone(&self.state),
-                data: job.data.clone(),
-                store: Arc::clone(&self.store),
-            },
+            context,
             span: tracing::info_span!("run", job = %key.job, slot = %key.slot, attempt = win.attempt),
-            report: Report { run: id, to: self.inputs.clone(), said: false },
         });
         self.tell(|| Event::Started { run: key.clone(), attempt: win.attempt });
         if let Some(at) = timeout_at {
             self.time_timeout(at);
         }
-        if key.manual.is_none() {
-            self.local.insert(key.clone(), id);
+        if let Some(job) = job_id {
+            self.jobs.run_begins(job, &key);
         }
         let run = Run {
             job,
+            job_id,
             key,
             win,
             token,
@@ -215,14 +192,12 @@ impl Engine {
     /// each costs more than most of them take.
     pub(super) fn start_handlers(&mut self) {
         if self.starting.len() > 1 {
-            let starting = std::mem::take(&mut self.starting);
-            self.handlers.spawn(async move {
-                for one in starting {
-                    tokio::spawn(one.run());
-                }
-            });
+            let next = Vec::with_capacity(self.starting.len());
+            let starting = std::mem::replace(&mut self.starting, next);
+            let batch = Batch { home: Arc::clone(&self.home), starting: starting.into_iter() };
+            self.handlers.spawn(batch.run());
         } else if let Some(one) = self.starting.pop() {
-            self.handlers.spawn(one.run());
+            self.handlers.spawn(one.run(Arc::clone(&self.home)));
         }
     }
 
@@ -368,164 +343,5 @@ impl Engine {
     fn say_lost(&self, run: &Run) {
         tracing::warn!(run = %run.key, attempt = run.win.attempt, "lease lost: another instance may run this now");
         self.emit(Event::LeaseLost { run: run.key.clone(), attempt: run.win.attempt });
-    }
-}
-
-/// A handler that is about to start.
-pub(super) struct Starting {
-    clock: Arc<dyn Clock>,
-    job: Arc<Job>,
-    parts: RunParts,
-    span: tracing::Span,
-    report: Report,
-}
-
-impl Starting {
-    fn run(self) -> impl Future<Output = ()> + Send + 'static {
-        let Self { clock, job, parts, span, mut report } = self;
-        let run = async move {
-            let mut ended = run_handler(&job.handler, &parts, &*clock).await;
-            parts.context.0.signals.blocking_ended().await;
-            // As may a value that the job was given, if nobody else has it any more.
-            if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop((job, parts)))) {
-                ended = Ended::Failed(panicked("panicked while dropped", panic));
-            }
-            report.say(ended);
-        };
-        tracing::Instrument::instrument(run, span)
-    }
-}
-
-async fn run_handler(handler: &BoxHandler, parts: &RunParts, clock: &dyn Clock) -> Ended {
-    let signals = &parts.context.0.signals;
-    // Its runtime may have hung for longer than the lease lasted: then not even its first step is taken.
-    if signals.is_to_be_dropped() {
-        return Ended::Dropped;
-    }
-    if signals.is_fenced(clock.boot()) {
-        return Ended::Fenced;
-    }
-    // Looked at each time that the handler is woken; the engine wakes it when it says so itself.
-    let fenced = std::future::poll_fn(|_| match signals.is_fenced(clock.boot()) {
-        true => Poll::Ready(()),
-        false => Poll::Pending,
-    });
-    // The handler's own first steps may panic as well as its future.
-    let mut future = match std::panic::catch_unwind(AssertUnwindSafe(|| handler.call(parts))) {
-        Ok(future) => AssertUnwindSafe(future).catch_unwind(),
-        Err(panic) => return Ended::Failed(panicked("panicked", panic)),
-    };
-    let ended = tokio::select! {
-        biased;
-        // First: whatever else may have woken it, it takes no step more, since another may run by now.
-        () = signals.to_be_dropped() => Ended::Dropped,
-        () = fenced => Ended::Fenced,
-        result = &mut future => match result {
-            Ok(Ok(())) => Ended::Ok,
-            // The error's own code may panic too, as it is shown and dropped.
-            Ok(Err(error)) => match std::panic::catch_unwind(AssertUnwindSafe(|| with_causes(error))) {
-                Ok(text) => Ended::Failed(error_text(&text)),
-                Err(panic) => Ended::Failed(panicked("panicked while its error was shown", panic)),
-            },
-            Err(panic) => Ended::Failed(panicked("panicked", panic)),
-        },
-    };
-    // What the future holds may panic when it is dropped; that is the handler's failure and nobody else's.
-    match std::panic::catch_unwind(AssertUnwindSafe(|| drop(future))) {
-        Ok(()) => ended,
-        Err(panic) => Ended::Failed(panicked("panicked while dropped", panic)),
-    }
-}
-
-fn panicked(when: &str, panic: Box<dyn Any + Send>) -> String {
-    let text = error_text(&format!("{when}: {}", panic_text(&*panic)));
-    // What was panicked with may panic as it is dropped.
-    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(panic)));
-    text
-}
-
-/// Tells the engine that a handler has ended, also when its runtime drops the task.
-struct Report {
-    run: u64,
-    to: mpsc::UnboundedSender<Input>,
-    said: bool,
-}
-
-impl Report {
-    fn say(&mut self, ended: Ended) {
-        self.said = true;
-        let _ = self.to.send(Input::Ended(self.run, ended));
-    }
-}
-
-impl Drop for Report {
-    fn drop(&mut self) {
-        if !self.said {
-            self.say(Ended::Dropped);
-        }
-    }
-}
-
-fn with_causes(error: BoxError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    // An error may be its own cause, so what is cut off anyway is not gathered.
-    while let Some(error) = cause.filter(|_| text.len() < LONGEST_ERROR) {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
-}
-
-/// At most 4 KiB, with control characters replaced.
-fn error_text(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len().min(LONGEST_ERROR));
-    for c in text.chars() {
-        let c = if c.is_control() { ' ' } else { c };
-        if kept.len() + c.len_utf8() > LONGEST_ERROR {
-            break;
-        }
-        kept.push(c);
-    }
-    kept
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{error_text, with_causes};
-
-    #[derive(Debug)]
-    struct Endless;
-
-    impl std::fmt::Display for Endless {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("again")
-        }
-    }
-
-    impl std::error::Error for Endless {
-        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-            Some(self)
-        }
-    }
-
-    #[test]
-    fn an_error_that_is_its_own_cause_is_shown_all_the_same() {
-        assert!(with_causes(Box::new(Endless)).starts_with("again: again"));
-    }
-
-    #[test]
-    fn an_error_text_has_no_control_characters_and_ends_at_a_character() {
-        assert_eq!(error_text("a\nb\0c"), "a b c");
-        let long = "é".repeat(5000);
-        let text = error_text(&long);
-        assert_eq!(text.len(), 4096);
-        assert!(text.chars().all(|c| c == 'é'));
     }
 }

@@ -13,6 +13,8 @@ pub(super) struct JobId {
 
 /// Fewer slots than this are not worth tidying up.
 const TIDY_ABOVE: usize = 64;
+/// Taking one slot from the heap costs about as much as looking at so many entries.
+const BY_ONE: usize = 32;
 
 /// The next slot of each job: one entry a job, in ms of the store's clock.
 #[derive(Debug, Default)]
@@ -23,16 +25,32 @@ impl DueSlots {
         self.0.push(Reverse((slot, job)));
     }
 
+    /// Puts many back at once: cheaper than each by itself.
+    pub(super) fn extend(&mut self, slots: impl IntoIterator<Item = (i64, JobId)>) {
+        self.0.extend(slots.into_iter().map(Reverse));
+    }
+
     pub(super) fn first(&self) -> Option<i64> {
         self.0.peek().map(|Reverse((slot, _))| *slot)
     }
 
-    /// The first slot, if it is not after `now`.
-    pub(super) fn pop(&mut self, now: i64) -> Option<(i64, JobId)> {
-        if self.first()? > now {
-            return None;
+    /// Takes all slots that are not after `now`, sorted by slot, then by job.
+    pub(super) fn take(&mut self, now: i64) -> Vec<(i64, JobId)> {
+        let mut due = Vec::new();
+        let few = self.0.len() / BY_ONE;
+        while self.first().is_some_and(|slot| slot <= now) {
+            if due.len() >= few.max(BY_ONE) {
+                // So many are due that one look at all is cheaper than taking each from the top.
+                let begun = due.len();
+                let mut all = std::mem::take(&mut self.0).into_vec();
+                due.extend(all.extract_if(.., |Reverse((slot, _))| *slot <= now).map(|Reverse(entry)| entry));
+                due[begun..].sort_unstable();
+                self.0 = all.into();
+                break;
+            }
+            due.extend(self.0.pop().map(|Reverse(entry)| entry));
         }
-        self.0.pop().map(|Reverse(entry)| entry)
+        due
     }
 
     pub(super) fn clear(&mut self) {
@@ -128,5 +146,24 @@ mod tests {
         }
         assert!(due.0.len() <= 67, "{}", due.0.len());
         assert!(due.0.iter().any(|Reverse((_, job))| job.generation == 99_999));
+    }
+
+    #[test]
+    fn what_is_due_is_taken_in_order_whether_it_is_little_or_most() {
+        for (all, now) in [(10, 7), (5000, 20), (5000, 4000), (5000, 5000)] {
+            let mut due = DueSlots::default();
+            let slot = |index: u32| i64::from(index.wrapping_mul(7919) % all);
+            due.extend((0..all).map(|index| (slot(index), JobId { index, generation: 0 })));
+            let taken = due.take(now);
+            let mut expected: Vec<_> = (0..all)
+                .map(|index| (slot(index), JobId { index, generation: 0 }))
+                .filter(|(slot, _)| *slot <= now)
+                .collect();
+            expected.sort_unstable();
+            assert_eq!(taken, expected, "{all} {now}");
+            let left = due.take(i64::MAX);
+            assert_eq!(taken.len() + left.len(), all as usize);
+            assert!(left.is_sorted() && left.first().is_none_or(|(slot, _)| *slot > now));
+        }
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anarchon::testing::Verb;
+use anarchon::testing::{Fault, Verb};
 use anarchon::{MemoryBackend, Overlap, Scheduler};
 use futures_util::StreamExt as _;
 
@@ -76,4 +76,41 @@ async fn a_large_instance_trims_in_small_batches() {
     let sizes = a.client.sizes(Verb::Trim);
     assert_eq!(sizes.iter().sum::<usize>(), 1000, "{sizes:?}");
     assert!(sizes.iter().all(|size| *size <= 200), "{sizes:?}");
+}
+
+#[tokio::test]
+async fn runs_that_end_together_are_recorded_in_one_call() {
+    let world = World::new();
+    let a = world.instance("a").await;
+    for job in 0..1000 {
+        a.scheduler.every(format!("job {job}"), "1h", async || {}).jitter("0s").add().await.unwrap();
+    }
+    world.advance(secs(3600)).await;
+    for _ in 0..1000 {
+        if a.client.sizes(Verb::Finish).iter().sum::<usize>() == 1000 {
+            break;
+        }
+        world.advance(ms(1)).await;
+    }
+    let sizes = a.client.sizes(Verb::Finish);
+    assert_eq!(sizes.iter().sum::<usize>(), 1000, "{sizes:?}");
+    assert!(sizes.len() <= 3, "{sizes:?}");
+}
+
+#[tokio::test]
+async fn ends_wait_for_slots_that_are_to_be_claimed_but_not_for_long() {
+    let world = World::new();
+    let a = world.instance("a").await;
+    for job in 0..200 {
+        a.scheduler.every(format!("job {job}"), "1h", async || {}).jitter("0s").add().await.unwrap();
+    }
+    a.client.fail_each(Verb::Claim, Some(Fault::HoldReply));
+    world.advance(secs(3600)).await;
+    assert_eq!(a.client.sizes(Verb::Claim), [64, 64], "the others wait for a free call");
+    let run = a.scheduler.run_now("job 0").await.unwrap();
+    world.advance(ms(20)).await;
+    assert_eq!(a.client.calls(Verb::Finish), 0, "slots come first");
+    world.advance(ms(50)).await;
+    assert_eq!(a.client.calls(Verb::Finish), 1, "but a store that is slow does not hold ends back");
+    run.finished().await.unwrap();
 }

@@ -41,7 +41,7 @@ const SWEEP_EVERY_MS: u64 = 60_000;
 /// ```
 #[derive(Clone)]
 pub struct MemoryBackend {
-    jobs: Arc<Mutex<HashMap<JobName, JobState>>>,
+    jobs: Arc<Mutex<Jobs>>,
     /// When jobs that nobody registers were last looked for.
     swept: Arc<AtomicI64>,
     clock: Arc<dyn Clock>,
@@ -64,7 +64,7 @@ impl MemoryBackend {
     fn step<R>(&self, job: &JobName, step: impl FnOnce(&mut JobState, i64) -> R) -> Timed<R> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.wall_ms();
-        Timed::at(step(state(&mut jobs, job, now), now), now)
+        Timed::at(step(jobs.state(job, now), now), now)
     }
 
     /// Many steps behind one lock, at one reading of the store's clock.
@@ -76,12 +76,45 @@ impl MemoryBackend {
     ) -> Vec<Result<Timed<R>, BackendError>> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.wall_ms();
-        items.iter().map(|item| Ok(Timed::at(step(state(&mut jobs, job(item), now), item, now), now))).collect()
+        items.iter().map(|item| Ok(Timed::at(step(jobs.state(job(item), now), item, now), now))).collect()
     }
 }
 
-fn state<'a>(jobs: &'a mut HashMap<JobName, JobState>, job: &JobName, now: i64) -> &'a mut JobState {
-    jobs.entry(job.clone()).or_insert_with(|| JobState::new(now))
+/// States in the order they came, found by name: jobs that were added together are mostly due together.
+#[derive(Debug, Default)]
+struct Jobs {
+    states: Vec<JobState>,
+    places: HashMap<JobName, usize>,
+}
+
+impl Jobs {
+    /// The state of a job; a new one begins at `now`.
+    fn state(&mut self, job: &JobName, now: i64) -> &mut JobState {
+        let place = self.places.get(job).copied().unwrap_or_else(|| {
+            self.places.insert(job.clone(), self.states.len());
+            self.states.push(JobState::new(now));
+            self.states.len() - 1
+        });
+        &mut self.states[place]
+    }
+
+    fn get_mut(&mut self, job: &JobName) -> Option<&mut JobState> {
+        self.states.get_mut(*self.places.get(job)?)
+    }
+
+    fn drop_those(&mut self, gone: impl Fn(&JobState) -> bool) {
+        if !self.states.iter().any(&gone) {
+            return;
+        }
+        let mut states: Vec<Option<JobState>> = self.states.drain(..).map(Some).collect();
+        self.places.retain(|_, place| {
+            let kept = states[*place].take().filter(|state| !gone(state));
+            *place = self.states.len();
+            let stays = kept.is_some();
+            self.states.extend(kept);
+            stays
+        });
+    }
 }
 
 impl Default for MemoryBackend {
@@ -127,7 +160,7 @@ impl Backend for MemoryBackend {
         let sweep_every = SWEEP_EVERY_MS.min(to_ms(forget_after).unsigned_abs());
         if now.abs_diff(self.swept.load(Ordering::Relaxed)) >= sweep_every {
             self.swept.store(now, Ordering::Relaxed);
-            jobs.retain(|_, job| !job.forgotten(forget_after, now));
+            jobs.drop_those(|job| job.forgotten(forget_after, now));
         }
         Ok(Timed::at(registered, now))
     }
@@ -188,7 +221,7 @@ impl LeaseBackend for MemoryBackend {
         let now = self.clock.wall_ms();
         let mut runs = Vec::new();
         if names.is_empty() {
-            jobs.values_mut().for_each(|job| job.active(now, &mut runs));
+            jobs.states.iter_mut().for_each(|job| job.active(now, &mut runs));
         }
         for name in names {
             if let Some(job) = jobs.get_mut(name) {

@@ -31,6 +31,13 @@ struct Registrant {
     at: i64,
 }
 
+/// What tells the runs of one job apart.
+type RunId = (Slot, Option<Token>);
+
+fn id(key: &RunKey) -> RunId {
+    (key.slot, key.manual)
+}
+
 /// The runs of one job, sorted by slot. New ones come last, so a vector is quicker and smaller than a tree.
 #[derive(Debug, Default)]
 struct Runs {
@@ -40,9 +47,7 @@ struct Runs {
 }
 
 impl Runs {
-    fn find(&self, key: &RunKey) -> Result<usize, usize> {
-        // All are of one job.
-        let sought = (key.slot, key.manual);
+    fn find(&self, sought: RunId) -> Result<usize, usize> {
         match self.all.last() {
             Some(last) if (last.key.slot, last.key.manual) >= sought => {
                 self.all.binary_search_by(|run| (run.key.slot, run.key.manual).cmp(&sought))
@@ -51,16 +56,16 @@ impl Runs {
         }
     }
 
-    fn get(&self, key: &RunKey) -> Option<&StoredRun> {
-        self.find(key).ok().map(|at| &self.all[at])
+    fn get(&self, sought: RunId) -> Option<&StoredRun> {
+        self.find(sought).ok().map(|at| &self.all[at])
     }
 
-    fn get_mut(&mut self, key: &RunKey) -> Option<&mut StoredRun> {
-        self.find(key).ok().map(|at| &mut self.all[at])
+    fn get_mut(&mut self, sought: RunId) -> Option<&mut StoredRun> {
+        self.find(sought).ok().map(|at| &mut self.all[at])
     }
 
     fn insert(&mut self, run: StoredRun) {
-        let at = match self.find(&run.key) {
+        let at = match self.find(id(&run.key)) {
             Ok(at) => {
                 self.all[at] = run;
                 at
@@ -74,8 +79,8 @@ impl Runs {
         self.settled += self.all[self.settled..].iter().take_while(|run| !run.unfinished()).count();
     }
 
-    fn remove(&mut self, key: &RunKey) {
-        if let Ok(at) = self.find(key) {
+    fn remove(&mut self, sought: RunId) {
+        if let Ok(at) = self.find(sought) {
             self.all.remove(at);
             self.settled -= usize::from(at < self.settled);
         }
@@ -94,11 +99,59 @@ impl Runs {
     }
 }
 
+/// What history shows of an attempt, without what all attempts of a job have alike.
+#[derive(Debug)]
+struct Attempt {
+    run: RunId,
+    number: u32,
+    reason: Reason,
+    status: AttemptStatus,
+    token: Token,
+    fence: u64,
+    instance: InstanceId,
+    claimed_at: i64,
+    ended_at: Option<i64>,
+    error: Option<Box<str>>,
+    note: Option<&'static str>,
+}
+
+impl Attempt {
+    fn new(run: RunId, token: Token, instance: &InstanceId, fence: u64, now: i64) -> Self {
+        Self {
+            run,
+            number: 1,
+            reason: Reason::Manual,
+            status: AttemptStatus::Running,
+            token,
+            fence,
+            instance: instance.clone(),
+            claimed_at: now,
+            ended_at: None,
+            error: None,
+            note: None,
+        }
+    }
+
+    fn record(&self, job: &JobName, run_status: Option<Status>) -> AttemptRecord {
+        let run = RunKey { job: job.clone(), slot: self.run.0, manual: self.run.1 };
+        AttemptRecord {
+            fence: Some(self.fence),
+            reason: self.reason,
+            status: Some(self.status),
+            run_status,
+            ended_at: self.ended_at,
+            error: self.error.as_deref().map(str::to_owned),
+            note: self.note.map(str::to_owned),
+            ..AttemptRecord::new(run, self.number, self.token, self.instance.as_str(), self.claimed_at)
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct JobState {
     runs: Runs,
     /// In the order of their claims.
-    attempts: Vec<AttemptRecord>,
+    attempts: Vec<Attempt>,
     /// By their first slot.
     skips: BTreeMap<Slot, SkipRecord>,
     /// Sorted by their identity; hardly ever more than one.
@@ -159,22 +212,22 @@ impl JobState {
         self.touched = self.touched.max(now);
         let floor = self.schedule(&claim.identity, claim.floor).floor;
         self.close_over(Some(claim.token), now);
-        let key = claim.key();
-        match lease::decide(claim, &self.facts(claim, &key, Some(floor), now), now) {
+        match lease::decide(claim, &self.facts(claim, Some(floor), now), now) {
             Decision::Answer(outcome) => outcome,
-            Decision::Again => self.again(claim, &key, now),
-            Decision::TakeOver => self.take_over(claim, &key, now),
+            Decision::Again => self.again(claim, now),
+            Decision::TakeOver => self.take_over(claim, now),
             Decision::Start => self.start(claim, now),
-            Decision::Skip(reason) => self.skip(claim, reason, &key, now),
+            Decision::Skip(reason) => self.skip(claim, reason, now),
         }
     }
 
-    fn facts<'a>(&'a self, claim: &RunClaim, key: &RunKey, floor: Option<i64>, now: i64) -> Facts<'a> {
-        let others = || self.runs.unfinished().filter(|run| run.key != *key && run.counts);
-        let run = self.runs.get(key);
+    fn facts<'a>(&'a self, claim: &RunClaim, floor: Option<i64>, now: i64) -> Facts<'a> {
+        let sought = (claim.slot, None);
+        let others = || self.runs.unfinished().filter(move |run| id(&run.key) != sought && run.counts);
+        let run = self.runs.get(sought);
         Facts {
             run,
-            ended: run.and_then(|_| ended_as(&self.attempts, key, claim.token)),
+            ended: run.and_then(|_| ended_as(&self.attempts, sought, claim.token)),
             skipped: self.skips.range(..=claim.slot).next_back().is_some_and(|(_, s)| s.last >= claim.slot),
             paused: self.paused.is_some(),
             trim_mark: self.trim_mark,
@@ -201,9 +254,9 @@ impl JobState {
 
     fn end_attempt(&mut self, token: Token, status: AttemptStatus, error: Option<&str>, now: i64) {
         if let Some(attempt) = self.attempts.iter_mut().rev().find(|a| a.token == token) {
-            attempt.status = Some(status);
+            attempt.status = status;
             attempt.ended_at = Some(now);
-            attempt.error = error.map(str::to_owned);
+            attempt.error = error.map(Into::into);
         }
     }
 
@@ -212,27 +265,23 @@ impl JobState {
         self.fence
     }
 
-    fn record_attempt(&mut self, claim: &RunClaim, attempt: u32, reason: Reason, now: i64) -> Option<u64> {
-        let fence = Some(self.next_fence(now));
-        self.attempts.push(AttemptRecord {
-            fence,
-            reason,
-            status: Some(AttemptStatus::Running),
-            ..AttemptRecord::new(claim.key(), attempt, claim.token, claim.instance.as_str(), now)
-        });
-        fence
+    fn record_attempt(&mut self, claim: &RunClaim, number: u32, reason: Reason, now: i64) -> Option<u64> {
+        let fence = self.next_fence(now);
+        let attempt = Attempt::new((claim.slot, None), claim.token, &claim.instance, fence, now);
+        self.attempts.push(Attempt { number, reason, ..attempt });
+        Some(fence)
     }
 
-    fn again(&mut self, claim: &RunClaim, key: &RunKey, now: i64) -> ClaimOutcome {
+    fn again(&mut self, claim: &RunClaim, now: i64) -> ClaimOutcome {
         let mut max_attempts = claim.max_attempts;
-        if let Some(run) = self.runs.get_mut(key) {
+        if let Some(run) = self.runs.get_mut((claim.slot, None)) {
             run.renew(claim.lease, now);
             max_attempts = run.max_attempts;
         }
         match self.attempts.iter().rev().find(|a| a.token == claim.token) {
             Some(attempt) => ClaimOutcome::Won {
-                attempt: attempt.attempt,
-                fence: attempt.fence,
+                attempt: attempt.number,
+                fence: Some(attempt.fence),
                 reason: attempt.reason,
                 max_attempts,
             },
@@ -240,8 +289,8 @@ impl JobState {
         }
     }
 
-    fn take_over(&mut self, claim: &RunClaim, key: &RunKey, now: i64) -> ClaimOutcome {
-        let Some(run) = self.runs.get_mut(key) else {
+    fn take_over(&mut self, claim: &RunClaim, now: i64) -> ClaimOutcome {
+        let Some(run) = self.runs.get_mut((claim.slot, None)) else {
             return ClaimOutcome::Gone;
         };
         let (reason, lost) = run.take_over(claim, now);
@@ -268,14 +317,14 @@ impl JobState {
         for run in self.runs.unfinished_mut() {
             if run.status == Status::Waiting && run.key.slot < slot {
                 run.close();
-                if let Some(attempt) = self.attempts.iter_mut().rev().find(|a| a.run == run.key) {
-                    attempt.note = Some("superseded".to_owned());
+                if let Some(attempt) = self.attempts.iter_mut().rev().find(|a| a.run == id(&run.key)) {
+                    attempt.note = Some("superseded");
                 }
             }
         }
     }
 
-    fn skip(&mut self, claim: &RunClaim, reason: SkipReason, key: &RunKey, now: i64) -> ClaimOutcome {
+    fn skip(&mut self, claim: &RunClaim, reason: SkipReason, now: i64) -> ClaimOutcome {
         let slot = claim.slot;
         let between =
             |last: Slot| self.runs.all().any(|r| r.key.manual.is_none() && r.key.slot > last && r.key.slot < slot);
@@ -295,7 +344,7 @@ impl JobState {
                 self.skips.insert(slot, SkipRecord::new(claim.job.clone(), slot, slot, 1, reason));
             }
         }
-        let facts = self.facts(claim, key, None, now);
+        let facts = self.facts(claim, None, now);
         match (reason, facts.live.or(facts.orphaned)) {
             (SkipReason::Overlap, Some(blocker)) => lease::overlap(blocker, now, true),
             _ => ClaimOutcome::Paused { recorded: true },
@@ -307,12 +356,12 @@ impl JobState {
             return ManualOutcome::Late;
         }
         self.close_over(None, now);
-        if let Some(attempt) = self.attempts.iter().rev().find(|a| a.run.manual == Some(claim.token)) {
+        if let Some(attempt) = self.attempts.iter().rev().find(|a| a.run.1 == Some(claim.token)) {
             // A repeated packet renews: its sender counts the lease from the sending of the one that was answered.
-            return match self.runs.get_mut(&attempt.run) {
+            return match self.runs.get_mut(attempt.run) {
                 Some(run) if run.token == Some(claim.token) => {
                     run.renew(claim.lease, now);
-                    ManualOutcome::Won { slot: attempt.run.slot, fence: attempt.fence }
+                    ManualOutcome::Won { slot: attempt.run.0, fence: Some(attempt.fence) }
                 }
                 _ => ManualOutcome::Late,
             };
@@ -324,18 +373,13 @@ impl JobState {
         let key = RunKey::manual(claim.job.clone(), slot, claim.token);
         let until = lease::later(now, claim.lease);
         self.runs.insert(StoredRun::start_manual(key.clone(), claim.token, until, claim.exclusive));
-        let fence = Some(self.next_fence(now));
-        self.attempts.push(AttemptRecord {
-            fence,
-            reason: Reason::Manual,
-            status: Some(AttemptStatus::Running),
-            ..AttemptRecord::new(key, 1, claim.token, claim.instance.as_str(), now)
-        });
-        ManualOutcome::Won { slot, fence }
+        let fence = self.next_fence(now);
+        self.attempts.push(Attempt::new(id(&key), claim.token, &claim.instance, fence, now));
+        ManualOutcome::Won { slot, fence: Some(fence) }
     }
 
     pub(super) fn heartbeat(&mut self, beat: &Beat, now: i64) -> BeatOutcome {
-        match self.runs.get_mut(&beat.run) {
+        match self.runs.get_mut(id(&beat.run)) {
             Some(run) if run.token == Some(beat.token) && run.live(now) => {
                 run.renew(beat.lease, now);
                 BeatOutcome::Alive
@@ -345,7 +389,7 @@ impl JobState {
     }
 
     pub(super) fn finish(&mut self, finish: &Finish, now: i64) -> FinishOutcome {
-        let Some(run) = self.runs.get_mut(&finish.run) else {
+        let Some(run) = self.runs.get_mut(id(&finish.run)) else {
             return FinishOutcome::Lost;
         };
         if run.token == Some(finish.token) {
@@ -354,17 +398,17 @@ impl JobState {
             if finish.last
                 && let Some(attempt) = self.attempts.iter_mut().rev().find(|a| a.token == finish.token)
             {
-                attempt.note = Some("stopped".to_owned());
+                attempt.note = Some("stopped");
             }
             return outcome;
         }
-        let ended = ended_as(&self.attempts, &finish.run, finish.token);
+        let ended = ended_as(&self.attempts, id(&finish.run), finish.token);
         let done = finish.unless_done && ended == Some(AttemptStatus::Done);
         if done || ended == Some(finish.ending.status()) { run.finished(now) } else { FinishOutcome::Lost }
     }
 
     pub(super) fn release(&mut self, release: &Release, now: i64) -> ReleaseOutcome {
-        let Some(run) = self.runs.get_mut(&release.run) else {
+        let Some(run) = self.runs.get_mut(id(&release.run)) else {
             return ReleaseOutcome::Lost;
         };
         let status = if release.returned { AttemptStatus::Returned } else { AttemptStatus::HandedOver };
@@ -373,7 +417,7 @@ impl JobState {
             self.end_attempt(release.token, status, None, now);
             return ReleaseOutcome::Released;
         }
-        let ended = ended_as(&self.attempts, &release.run, release.token);
+        let ended = ended_as(&self.attempts, id(&release.run), release.token);
         if ended == Some(status) { ReleaseOutcome::Released } else { ReleaseOutcome::Lost }
     }
 
@@ -389,17 +433,15 @@ impl JobState {
         }
         over.into_iter().for_each(|token| self.end_attempt(token, AttemptStatus::Lost, None, now));
         for run in self.runs.unfinished() {
-            let instance = self.attempts.iter().rev().find(|a| a.run == run.key).map(|a| a.instance.clone());
-            let instance = instance.and_then(|id| InstanceId::new(id).ok());
+            let instance = self.attempts.iter().rev().find(|a| a.run == id(&run.key)).map(|a| a.instance.clone());
             into.push(ActiveRun::new(run.key.clone(), run.status, run.attempt, instance, run.left(now)));
         }
     }
 
     pub(super) fn history(&self, job: &JobName, limit: u32) -> Vec<Record> {
         let attempts = self.attempts.iter().map(|attempt| {
-            let mut attempt = attempt.clone();
-            attempt.run_status = self.runs.get(&attempt.run).map(|run| run.status);
-            Record::Attempt(attempt)
+            let run_status = self.runs.get(attempt.run).map(|run| run.status);
+            Record::Attempt(attempt.record(job, run_status))
         });
         let skips = self.skips.values().map(|skip| Record::Skipped(SkipRecord { job: job.clone(), ..skip.clone() }));
         crate::history::newest(attempts.chain(skips).collect(), limit)
@@ -409,25 +451,25 @@ impl JobState {
         self.close_over(None, now);
         let kept_since = now.saturating_sub(to_ms(trim.keep));
         let oldest = trim.retention.ttl.map(|ttl| now.saturating_sub(to_ms(ttl)));
-        let mut slots: Vec<Slot> = self.attempts.iter().map(|a| a.run.slot).collect();
+        let mut slots: Vec<Slot> = self.attempts.iter().map(|a| a.run.0).collect();
         slots.sort_unstable_by(|a, b| b.cmp(a));
         let cut = crate::history::cut(&slots, trim.retention.size);
         let goes = |slot: Slot, ended: i64| {
             let beyond = cut.is_some_and(|cut| slot < cut) || oldest.is_some_and(|oldest| ended < oldest);
             beyond && slot.ms() < kept_since && ended < kept_since
         };
-        let ended = |key: &RunKey| self.attempts.iter().filter(|a| a.run == *key).filter_map(|a| a.ended_at).max();
-        let gone: Vec<RunKey> = self
+        let ended = |run: RunId| self.attempts.iter().filter(move |a| a.run == run).filter_map(|a| a.ended_at).max();
+        let gone: Vec<RunId> = self
             .runs
             .all()
-            .filter(|run| !run.unfinished() && goes(run.key.slot, ended(&run.key).unwrap_or(run.until)))
-            .map(|run| run.key.clone())
+            .filter(|run| !run.unfinished() && goes(run.key.slot, ended(id(&run.key)).unwrap_or(run.until)))
+            .map(|run| id(&run.key))
             .collect();
-        for key in &gone {
-            self.runs.remove(key);
-            self.attempts.retain(|attempt| attempt.run != *key);
-            if key.manual.is_none() {
-                self.trim_mark = self.trim_mark.max(Some(key.slot.ms()));
+        for run in gone {
+            self.runs.remove(run);
+            self.attempts.retain(|attempt| attempt.run != run);
+            if let (slot, None) = run {
+                self.trim_mark = self.trim_mark.max(Some(slot.ms()));
             }
         }
         let mut lasts: Vec<Slot> = self.skips.values().map(|s| s.last).collect();
@@ -451,6 +493,6 @@ impl JobState {
 }
 
 /// How the attempt of `run` that has `token` stands. The token of another run's attempt proves nothing.
-fn ended_as(attempts: &[AttemptRecord], run: &RunKey, token: Token) -> Option<AttemptStatus> {
-    attempts.iter().rev().find(|a| a.run == *run && a.token == token).and_then(|a| a.status)
+fn ended_as(attempts: &[Attempt], run: RunId, token: Token) -> Option<AttemptStatus> {
+    attempts.iter().rev().find(|a| a.run == run && a.token == token).map(|a| a.status)
 }

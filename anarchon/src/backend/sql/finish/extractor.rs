@@ -199,8 +199,8 @@ impl<Db> sealed::Sealed for Finish<Db> {}
 impl<B: SupportsFinish<Db>, Db> TakenOn<B> for Finish<Db> {}
 
 impl<Db: FinishDatabase> Extract for Finish<Db> {
-    fn extract(parts: &RunParts) -> Result<Self, BoxError> {
-        Ok(Self { context: parts.context.clone(), store: Arc::clone(&parts.store), database: PhantomData })
+    fn extract(parts: &RunParts<'_>) -> Result<Self, BoxError> {
+        Ok(Self { context: parts.context.clone(), store: Arc::clone(parts.store), database: PhantomData })
     }
 
     fn need() -> Option<NeedOf> {
