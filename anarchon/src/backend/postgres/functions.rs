@@ -17,8 +17,10 @@ use crate::lease::{MAX_RELEASES, MAX_RETRY_WAIT};
 /// The lock under which tables and functions are made.
 const MAKING: i64 = 0x616e_6172_6368_6f6e;
 
-/// What each function that is called from outside runs under.
-const PLPGSQL: &str = "LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off";
+/// What each function that is called from outside runs under: each row is looked up by itself, by its key. Whatever goes
+/// through a whole table once, to join it or to keep it, seems cheaper while the table is empty.
+const PLPGSQL: &str = "LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off \
+                       SET enable_material = off";
 
 /// A function: its short name, its text, and how it is called by statements.
 #[derive(Debug)]
@@ -110,8 +112,8 @@ struct Maker<'a> {
 impl Maker<'_> {
     /// Adds a function and returns its name.
     fn make(&mut self, verb: &str, text: &str, outside: bool) -> String {
-        // The `closes` rule and the decoding of texts have parameters, so they come first.
-        let text = expand(text, "@closes ", |words| {
+        // The one that has parameters comes first.
+        let mut text = expand(text, "@closes ", |words| {
             let (r, now) = words.split_once(' ').unwrap_or((words, "0"));
             format!(
                 "({r}.until_ms <= {now} AND ({r}.id <> '' OR {r}.until_ms < {now} - {r}.within_ms \
@@ -119,7 +121,6 @@ impl Maker<'_> {
                  OR {r}.failures + CASE WHEN {r}.token IS NULL THEN 0 ELSE 1 END >= {r}.max_attempts))"
             )
         });
-        let mut text = expand(&text, "@text ", |hex| format!("convert_from(decode({hex}, 'hex'), 'UTF8')"));
         let open_attempt: Vec<String> = OPEN_ATTEMPT.split(", ").map(|column| format!("r.{column}")).collect();
         let t = self.tables;
         let marks = [

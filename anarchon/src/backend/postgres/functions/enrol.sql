@@ -7,13 +7,9 @@ RETURNS TABLE (
 ) @plpgsql@ AS $body$
 DECLARE
   x record;
-  n integer;
   now_ms bigint;
   swept bigint;
 BEGIN
-  FOR n IN 1 .. array_length(p_jobs, 1) LOOP
-    p_jobs[n] := @text p_jobs[n]@;
-  END LOOP;
   now_ms := @clock@;
   INSERT INTO @jobs@ AS l (job, ident, touched)
   SELECT c.job, '', now_ms FROM unnest(p_jobs) c (job) ORDER BY c.job COLLATE "C"
@@ -22,7 +18,7 @@ BEGIN
   UPDATE @jobs@ l SET touched = now_ms FROM unnest(p_jobs) c (job) WHERE l.job = c.job AND l.ident = '';
   -- The floor is only ever inserted; what is replaced is kept beside it, to be read back.
   INSERT INTO @jobs@ AS l (job, ident, touched, floor, fingerprint, instance_id)
-  SELECT c.job, @text c.ident@, now_ms, now_ms, @text c.fingerprint@, @text c.instance@
+  SELECT c.job, c.ident, now_ms, now_ms, c.fingerprint, c.instance
   FROM unnest(p_jobs, p_idents, p_fingerprints, p_instances) c (job, ident, fingerprint, instance)
   ON CONFLICT (job, ident) DO UPDATE SET was_fingerprint = l.fingerprint, was_instance = l.instance_id,
     was_touched = l.touched, fingerprint = excluded.fingerprint, instance_id = excluded.instance_id,

@@ -4,7 +4,6 @@ CREATE FUNCTION @name@(p_jobs text[], p_size bigint, p_ttl bigint, p_keep bigint
 RETURNS void @plpgsql@ AS $body$
 DECLARE
   x record;
-  n integer;
   now_ms bigint;
   kept_since bigint;
   oldest bigint;     -- what ended before is too old
@@ -14,9 +13,6 @@ DECLARE
   newest_run bigint;
   newest_skip bigint;
 BEGIN
-  FOR n IN 1 .. array_length(p_jobs, 1) LOOP
-    p_jobs[n] := @text p_jobs[n]@;
-  END LOOP;
   PERFORM 1 FROM unnest(p_jobs) c (job) JOIN @jobs@ l ON l.job = c.job AND l.ident = '' ORDER BY l.job FOR UPDATE OF l;
   now_ms := @clock@;
   kept_since := now_ms - p_keep;

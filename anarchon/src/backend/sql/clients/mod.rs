@@ -6,6 +6,6 @@ mod sqlx_postgres;
 mod sqlx_sqlite;
 
 #[cfg(feature = "postgres")]
-pub use sqlx_postgres::{SqlxPostgres, postgres_hex, postgres_literal};
+pub use sqlx_postgres::{SqlxPostgres, postgres_literal};
 #[cfg(feature = "sqlite")]
 pub use sqlx_sqlite::SqlxSqlite;
