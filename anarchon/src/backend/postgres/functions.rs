@@ -18,7 +18,9 @@ use crate::lease::{MAX_RELEASES, MAX_RETRY_WAIT};
 const MAKING: i64 = 0x616e_6172_6368_6f6e;
 
 /// What each function that is called from outside runs under: each row is looked up by itself, by its key. Whatever goes
-/// through a whole table once, to join it or to keep it, seems cheaper while the table is empty.
+/// through a whole table once, to join it or to keep it, seems cheaper while the table is empty. Where a table is joined,
+/// each column of its key is compared with one of the other side, since a constant for a part of the key would do to go
+/// through all of its index; `OFFSET 0` keeps constants from getting there.
 const PLPGSQL: &str = "LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off \
                        SET enable_material = off";
 

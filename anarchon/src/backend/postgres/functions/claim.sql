@@ -146,9 +146,9 @@ BEGIN
     IF waits AND p_skip = 1 THEN
       UPDATE @runs@ q SET note = 'superseded', token = NULL, open_job = NULL,
         status = CASE WHEN q.last_ended = 'timed_out' THEN 'timed_out' ELSE 'failed' END
-      FROM (SELECT w.slot, w.id FROM @runs@ w
+      FROM (SELECT w.slot, w.job, w.id FROM @runs@ w
         WHERE w.open_job = p_job AND w.status = 'waiting' AND w.slot < p_slot FOR UPDATE SKIP LOCKED) w
-      WHERE q.slot = w.slot AND q.job = p_job AND q.id = w.id;
+      WHERE q.slot = w.slot AND q.job = w.job AND q.id = w.id;
     END IF;
   ELSIF o_did = 'take' THEN
     IF own.token IS NOT NULL THEN

@@ -30,7 +30,7 @@ BEGIN
       p_max, p_retries, p_within, p_valid) WITH ORDINALITY
       u (job, slot, kind, token, instance, ident, floor, max_late, lease, max_attempts, retry, within, valid, n)
   ), d AS (
-    SELECT c.*, f.job IS NULL AS fresh, r.status, r.until_ms, a.status AS ended, greatest(l.fence + 1, now_ms) AS fence,
+    SELECT c.*, ''::text AS lock, f.job IS NULL AS fresh, r.status, r.until_ms, a.status AS ended, greatest(l.fence + 1, now_ms) AS fence,
       CASE
         WHEN l.job IS NULL OR c.valid < now_ms OR c.slot > now_ms OR l.touched < now_ms - @touch@
           OR (SELECT m.v FROM @meta@ m WHERE m.k = 'format') > @newest@
@@ -65,7 +65,7 @@ BEGIN
     FROM d WHERE d.did = 'start'
   ), fenced AS (
     UPDATE @jobs@ l SET fence = d.fence, touched = greatest(l.touched, now_ms)
-    FROM d WHERE d.did = 'start' AND l.job = d.job AND l.ident = ''
+    FROM d WHERE d.did = 'start' AND l.job = d.job AND l.ident = d.lock
   )
   SELECT array_agg(o.did), array_agg(o.status), array_agg(o.until_ms), array_agg(o.ended), array_agg(o.fence)
   INTO v_did, v_status, v_until, v_ended, v_fence FROM (SELECT * FROM d ORDER BY d.n) o;

@@ -15,7 +15,9 @@ BEGIN
   SELECT c.job, '', now_ms FROM unnest(p_jobs) c (job) ORDER BY c.job COLLATE "C"
   ON CONFLICT (job, ident) DO UPDATE SET touched = l.touched WHERE false;
   now_ms := @clock@;
-  UPDATE @jobs@ l SET touched = now_ms FROM unnest(p_jobs) c (job) WHERE l.job = c.job AND l.ident = '';
+  UPDATE @jobs@ l SET touched = now_ms 
+  FROM (SELECT u.job, ''::text AS ident FROM unnest(p_jobs) u (job) OFFSET 0) c
+  WHERE l.job = c.job AND l.ident = c.ident;
   -- The floor is only ever inserted; what is replaced is kept beside it, to be read back.
   INSERT INTO @jobs@ AS l (job, ident, touched, floor, fingerprint, instance_id)
   SELECT c.job, c.ident, now_ms, now_ms, c.fingerprint, c.instance
@@ -35,8 +37,8 @@ BEGIN
         <> (SELECT count(*) FROM (SELECT 1 FROM @runs@ r WHERE r.open_job = x.job FOR UPDATE SKIP LOCKED) r);
       DELETE FROM @runs@ r WHERE r.open_job = x.job;
       -- The others have ended attempts, which lead to them.
-      DELETE FROM @runs@ r USING @attempts@ a
-      WHERE a.job = x.job AND r.slot = a.slot AND r.job = a.job AND r.id = a.id;
+      DELETE FROM @runs@ r USING (SELECT a.slot, a.job, a.id FROM @attempts@ a WHERE a.job = x.job OFFSET 0) a
+      WHERE r.slot = a.slot AND r.job = a.job AND r.id = a.id;
       DELETE FROM @attempts@ a WHERE a.job = x.job;
       DELETE FROM @jobs@ l WHERE l.job = x.job;
     END LOOP;

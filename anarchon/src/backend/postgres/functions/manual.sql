@@ -31,9 +31,9 @@ BEGIN
   PERFORM @close@(p_job, o_now, p_token);
   -- The same packet again renews.
   UPDATE @runs@ q SET until_ms = greatest(q.until_ms, o_now + p_lease)
-  FROM (SELECT w.slot FROM @runs@ w WHERE w.open_job = p_job AND w.id = p_token AND w.token = p_token
+  FROM (SELECT w.slot, w.job, w.id FROM @runs@ w WHERE w.open_job = p_job AND w.id = p_token AND w.token = p_token
     AND w.until_ms > o_now FOR UPDATE SKIP LOCKED) w
-  WHERE q.slot = w.slot AND q.job = p_job AND q.id = p_token
+  WHERE q.slot = w.slot AND q.job = w.job AND q.id = w.id
   RETURNING q.slot, q.fence INTO o_slot, o_fence;
   IF FOUND THEN
     o_did := 'again manual';
