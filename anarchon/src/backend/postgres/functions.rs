@@ -24,6 +24,9 @@ const MAKING: i64 = 0x616e_6172_6368_6f6e;
 const PLPGSQL: &str = "LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off \
                        SET enable_material = off";
 
+/// How the commonest claims of many are decided, without the end of its last part.
+const DECIDE: &str = include_str!("functions/decide.sql");
+
 /// A function: its short name, its text, and how it is called by statements.
 #[derive(Debug)]
 struct Function {
@@ -115,7 +118,7 @@ impl Maker<'_> {
     /// Adds a function and returns its name.
     fn make(&mut self, verb: &str, text: &str, outside: bool) -> String {
         // The one that has parameters comes first.
-        let mut text = expand(text, "@closes ", |words| {
+        let mut text = expand(&text.replace("@decide@", DECIDE.trim()), "@closes ", |words| {
             let (r, now) = words.split_once(' ').unwrap_or((words, "0"));
             format!(
                 "({r}.until_ms <= {now} AND ({r}.id <> '' OR {r}.until_ms < {now} - {r}.within_ms \
