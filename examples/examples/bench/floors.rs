@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anarchon::Token;
-use sqlx::SqlitePool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{PgPool, SqlitePool};
 
 use crate::Fallible;
 use crate::claim::{MANY, Measured};
@@ -32,6 +33,9 @@ impl Op {
         match (scheme, self) {
             ("memory", Self::One) => "mutex + map insert",
             ("memory", _) => "mutex + 100 inserts",
+            ("postgres" | "postgresql", Self::One) => "bare: one statement",
+            ("postgres" | "postgresql", Self::Transaction) => "bare: 5 statements",
+            ("postgres" | "postgresql", Self::Many) => "bare: unnest(100)",
             (_, Self::One) => "bare: one call",
             (_, Self::Transaction) => "bare: 4 calls",
             (_, Self::Many) => "bare: json_each(100)",
@@ -43,6 +47,7 @@ impl Op {
 pub(crate) enum Floor {
     Memory(Arc<Mutex<HashMap<(String, i64), Token>>>),
     Sqlite(SqlitePool),
+    Postgres(PgPool),
     /// None is known for this scheme.
     None,
 }
@@ -66,6 +71,19 @@ impl Floor {
                              PRIMARY KEY (job, slot)) WITHOUT ROWID";
                 sqlx::query(table).execute(&pool).await?;
                 Ok(Self::Sqlite(pool))
+            }
+            Some(("postgres" | "postgresql", _)) => {
+                let options: PgConnectOptions = url.parse()?;
+                // As many connections as the library has.
+                let pool = PgPoolOptions::new().max_connections(2).test_before_acquire(false);
+                let pool = pool.connect_with(options).await?;
+                for table in [
+                    "CREATE TABLE IF NOT EXISTS bench_bare (job TEXT, slot BIGINT, token TEXT, PRIMARY KEY (job, slot))",
+                    "CREATE TABLE IF NOT EXISTS bench_bare_jobs (job TEXT PRIMARY KEY, fence BIGINT)",
+                ] {
+                    sqlx::query(table).execute(&pool).await?;
+                }
+                Ok(Self::Postgres(pool))
             }
             _ => Ok(Self::None),
         }
@@ -105,6 +123,14 @@ impl Floor {
                     };
                     measured.phase(tasks, CALLS, things, call).await?;
                 }
+                Self::Postgres(pool) => {
+                    let pool = pool.clone();
+                    let call = move |index: usize| {
+                        let pool = pool.clone();
+                        async move { postgres(&pool, op, index, slot).await }
+                    };
+                    measured.phase(tasks, CALLS, things, call).await?;
+                }
             }
             round += 1;
         }
@@ -133,6 +159,36 @@ async fn sqlite(pool: &SqlitePool, op: Op, index: usize, slot: i64) -> Fallible<
             let many = "INSERT INTO bench_bare SELECT value ->> 0, ?, value ->> 1 FROM json_each(?) WHERE true \
                         ON CONFLICT DO NOTHING";
             sqlx::query(many).bind(slot).bind(serde_json::to_string(&rows)?).execute(pool).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn postgres(pool: &PgPool, op: Op, index: usize, slot: i64) -> Fallible<()> {
+    let insert = "INSERT INTO bench_bare VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    let (job, token) = (format!("bench-{index:04}"), Token::random().to_string());
+    match op {
+        Op::One => {
+            sqlx::query(insert).bind(job).bind(slot).bind(token).execute(pool).await?;
+        }
+        Op::Transaction => {
+            let mut transaction = pool.begin().await?;
+            let lock = "INSERT INTO bench_bare_jobs AS j VALUES ($1, 1) \
+                        ON CONFLICT (job) DO UPDATE SET fence = j.fence + 1";
+            sqlx::query(lock).bind(&job).execute(&mut *transaction).await?;
+            let look = "SELECT token FROM bench_bare WHERE job = $1 AND slot = $2";
+            let taken = sqlx::query(look).bind(&job).bind(slot).fetch_optional(&mut *transaction).await?;
+            if taken.is_none() {
+                sqlx::query(insert).bind(job).bind(slot).bind(token).execute(&mut *transaction).await?;
+            }
+            transaction.commit().await?;
+        }
+        Op::Many => {
+            let jobs: Vec<String> = (0..MANY).map(|row| format!("{job}-{row:03}")).collect();
+            let tokens: Vec<String> = (0..MANY).map(|_| Token::random().to_string()).collect();
+            let many = "INSERT INTO bench_bare SELECT job, $2, token FROM unnest($1::text[], $3::text[]) u (job, token) \
+                        ON CONFLICT DO NOTHING";
+            sqlx::query(many).bind(jobs).bind(slot).bind(tokens).execute(pool).await?;
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::functions::Functions;
-use crate::backend::sql::clients::{postgres_hex, postgres_literal};
+use crate::backend::sql::clients::postgres_literal;
 use crate::backend::sql::common::{claim_values, id_of, ident, millis};
 use crate::backend::sql::{Column, SqlDialect, Statement, Tables, Value, Verb, create_tables};
 use crate::run::{Beat, Finish, Registration, Release, RunClaim, RunKey, Trim};
@@ -142,38 +142,55 @@ fn call(function: &str, arguments: Vec<String>) -> String {
 
 /// An array of integers.
 fn ints(values: impl Iterator<Item = Value>) -> String {
-    array(values, |array, value| match value {
+    let array = array(values, |array, value| match value {
         Value::Int(int) => drop(write!(array, "{int}")),
         _ => array.push_str("NULL"),
-    })
+    });
+    format!("'{array}'")
 }
 
-/// An array of texts in hexadecimal digits.
+/// An array of texts. It is written as arrays are, and sent as any text is: in hexadecimal digits.
 fn texts<'a>(values: impl Iterator<Item = Option<&'a str>>) -> String {
-    array(values, |array, value| match value {
-        Some(text) => drop(write!(array, "\"{}\"", postgres_hex(text))),
+    let array = array(values, |array, value| match value {
+        Some(text) => {
+            array.push('"');
+            for c in text.chars() {
+                if matches!(c, '"' | '\\') {
+                    array.push('\\');
+                }
+                array.push(c);
+            }
+            array.push('"');
+        }
         None => array.push_str("NULL"),
-    })
+    });
+    format!("{}::text[]", postgres_literal(&array.into()))
 }
 
 /// An array of words of ours: whatever could end one is left out.
 fn words(values: impl Iterator<Item = String>) -> String {
-    array(values, |array, value| {
+    let array = array(values, |array, value| {
         array.push('"');
-        array.extend(value.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')));
+        array.push_str(&plain(&value));
         array.push('"');
-    })
+    });
+    format!("'{array}'")
+}
+
+/// What a word of ours consists of.
+fn plain(word: &str) -> String {
+    word.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect()
 }
 
 fn array<T>(values: impl Iterator<Item = T>, mut write: impl FnMut(&mut String, T)) -> String {
-    let mut array = String::from("'{");
+    let mut array = String::from("{");
     for (n, value) in values.enumerate() {
         if n > 0 {
             array.push(',');
         }
         write(&mut array, value);
     }
-    array.push_str("}'");
+    array.push('}');
     array
 }
 

@@ -6,11 +6,7 @@ RETURNS TABLE (
 ) @plpgsql@ AS $body$
 DECLARE
   x record;
-  n integer;
 BEGIN
-  FOR n IN 1 .. coalesce(array_length(p_jobs, 1), 0) LOOP
-    p_jobs[n] := @text p_jobs[n]@;
-  END LOOP;
   o_now := @clock@;
   FOR x IN
     SELECT r.slot, r.job, r.id, r.token FROM @runs@ r

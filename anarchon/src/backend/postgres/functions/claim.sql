@@ -20,6 +20,27 @@ DECLARE
   since bigint;
 BEGIN
   o_job := p_job;
+  -- What is lost for certain is answered without a lock, which would have to be written and synced. The clock is read
+  -- after the state, so that nothing is called alive that is over.
+  SELECT q.status, q.open_job, q.until_ms, q.token,
+    (SELECT a.status FROM @attempts@ a WHERE a.job = p_job AND a.id = '' AND a.slot = p_slot AND a.token = p_token) AS ended,
+    (SELECT l.touched FROM @jobs@ l WHERE l.job = p_job AND l.ident = '') AS touched,
+    (SELECT min(o.until_ms) FROM @runs@ o WHERE o.open_job = p_job) AS next_end,
+    EXISTS (SELECT 1 FROM @jobs@ f WHERE f.job = p_job AND f.ident = p_ident)
+      AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@ AS known
+  INTO own FROM @runs@ q WHERE q.slot = p_slot AND q.job = p_job AND q.id = '';
+  has_run := FOUND;
+  o_now := @clock@;
+  IF has_run AND own.known AND own.touched >= o_now - @touch@ AND coalesce(own.next_end > o_now, true)
+    AND o_now BETWEEN p_slot AND p_valid AND (own.open_job IS NULL OR own.token IS DISTINCT FROM p_token)
+  THEN
+    o_did := CASE WHEN own.ended IS NOT NULL THEN 'ended' WHEN own.open_job IS NULL THEN 'done' ELSE 'running' END;
+    o_ended := own.ended;
+    o_status := own.status;
+    o_until := own.until_ms;
+    RETURN;
+  END IF;
+
   LOOP
     SELECT l.fence, l.trim_mark, l.paused_at, l.touched,
       (SELECT f.floor FROM @jobs@ f WHERE f.job = p_job AND f.ident = p_ident) AS floor,
@@ -121,9 +142,11 @@ BEGIN
       ELSE 'start' END;
   END IF;
 
+  -- A heartbeat may have been at it since it was read.
   IF o_did IN ('again', 'take') THEN
     PERFORM 1 FROM @runs@ q WHERE q.slot = p_slot AND q.job = p_job AND q.id = ''
-      AND q.token IS NOT DISTINCT FROM own.token AND q.status = own.status FOR UPDATE SKIP LOCKED;
+      AND q.token IS NOT DISTINCT FROM own.token AND q.status = own.status
+      AND (o_did = 'again' OR q.until_ms = own.until_ms) FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
       o_did := 'locked';
     END IF;
@@ -146,9 +169,9 @@ BEGIN
     IF waits AND p_skip = 1 THEN
       UPDATE @runs@ q SET note = 'superseded', token = NULL, open_job = NULL,
         status = CASE WHEN q.last_ended = 'timed_out' THEN 'timed_out' ELSE 'failed' END
-      FROM (SELECT w.slot, w.id FROM @runs@ w
+      FROM (SELECT w.slot, w.job, w.id FROM @runs@ w
         WHERE w.open_job = p_job AND w.status = 'waiting' AND w.slot < p_slot FOR UPDATE SKIP LOCKED) w
-      WHERE q.slot = w.slot AND q.job = p_job AND q.id = w.id;
+      WHERE q.slot = w.slot AND q.job = w.job AND q.id = w.id;
     END IF;
   ELSIF o_did = 'take' THEN
     IF own.token IS NOT NULL THEN

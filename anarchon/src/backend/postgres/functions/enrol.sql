@@ -7,22 +7,20 @@ RETURNS TABLE (
 ) @plpgsql@ AS $body$
 DECLARE
   x record;
-  n integer;
   now_ms bigint;
   swept bigint;
 BEGIN
-  FOR n IN 1 .. array_length(p_jobs, 1) LOOP
-    p_jobs[n] := @text p_jobs[n]@;
-  END LOOP;
   now_ms := @clock@;
   INSERT INTO @jobs@ AS l (job, ident, touched)
   SELECT c.job, '', now_ms FROM unnest(p_jobs) c (job) ORDER BY c.job COLLATE "C"
   ON CONFLICT (job, ident) DO UPDATE SET touched = l.touched WHERE false;
   now_ms := @clock@;
-  UPDATE @jobs@ l SET touched = now_ms FROM unnest(p_jobs) c (job) WHERE l.job = c.job AND l.ident = '';
+  UPDATE @jobs@ l SET touched = now_ms 
+  FROM (SELECT u.job, ''::text AS ident FROM unnest(p_jobs) u (job) OFFSET 0) c
+  WHERE l.job = c.job AND l.ident = c.ident;
   -- The floor is only ever inserted; what is replaced is kept beside it, to be read back.
   INSERT INTO @jobs@ AS l (job, ident, touched, floor, fingerprint, instance_id)
-  SELECT c.job, @text c.ident@, now_ms, now_ms, @text c.fingerprint@, @text c.instance@
+  SELECT c.job, c.ident, now_ms, now_ms, c.fingerprint, c.instance
   FROM unnest(p_jobs, p_idents, p_fingerprints, p_instances) c (job, ident, fingerprint, instance)
   ON CONFLICT (job, ident) DO UPDATE SET was_fingerprint = l.fingerprint, was_instance = l.instance_id,
     was_touched = l.touched, fingerprint = excluded.fingerprint, instance_id = excluded.instance_id,
@@ -39,8 +37,8 @@ BEGIN
         <> (SELECT count(*) FROM (SELECT 1 FROM @runs@ r WHERE r.open_job = x.job FOR UPDATE SKIP LOCKED) r);
       DELETE FROM @runs@ r WHERE r.open_job = x.job;
       -- The others have ended attempts, which lead to them.
-      DELETE FROM @runs@ r USING @attempts@ a
-      WHERE a.job = x.job AND r.slot = a.slot AND r.job = a.job AND r.id = a.id;
+      DELETE FROM @runs@ r USING (SELECT a.slot, a.job, a.id FROM @attempts@ a WHERE a.job = x.job OFFSET 0) a
+      WHERE r.slot = a.slot AND r.job = a.job AND r.id = a.id;
       DELETE FROM @attempts@ a WHERE a.job = x.job;
       DELETE FROM @jobs@ l WHERE l.job = x.job;
     END LOOP;

@@ -7,6 +7,8 @@ CREATE FUNCTION @name@(
 ) @plpgsql@ AS $body$
 DECLARE
   j record;
+  own record;     -- the run that a copy of this claim has made
+  has_run boolean;
 BEGIN
   o_job := p_job;
   LOOP
@@ -20,6 +22,10 @@ BEGIN
     END IF;
     INSERT INTO @jobs@ (job, ident, touched) VALUES (p_job, '', o_now) ON CONFLICT (job, ident) DO NOTHING;
   END LOOP;
+  -- The clock is read once all is locked that it decides about: another could be told that the lease is over.
+  SELECT r.slot, r.id, r.fence, r.token, r.until_ms INTO own FROM @runs@ r
+  WHERE r.open_job = p_job AND r.id = p_token FOR UPDATE;
+  has_run := FOUND;
   o_now := @clock@;
   IF j.format > @newest@ THEN
     o_did := 'newer';
@@ -29,16 +35,14 @@ BEGIN
     RETURN;
   END IF;
   PERFORM @close@(p_job, o_now, p_token);
-  -- The same packet again renews.
-  UPDATE @runs@ q SET until_ms = greatest(q.until_ms, o_now + p_lease)
-  FROM (SELECT w.slot FROM @runs@ w WHERE w.open_job = p_job AND w.id = p_token AND w.token = p_token
-    AND w.until_ms > o_now FOR UPDATE SKIP LOCKED) w
-  WHERE q.slot = w.slot AND q.job = p_job AND q.id = p_token
-  RETURNING q.slot, q.fence INTO o_slot, o_fence;
-  IF FOUND THEN
+  IF has_run AND own.token = p_token AND own.until_ms > o_now THEN
+    -- The same packet again renews.
+    UPDATE @runs@ q SET until_ms = greatest(q.until_ms, o_now + p_lease)
+    WHERE q.slot = own.slot AND q.job = p_job AND q.id = p_token;
     o_did := 'again manual';
-  ELSIF EXISTS (SELECT 1 FROM @runs@ q WHERE q.open_job = p_job AND q.id = p_token)
-    OR EXISTS (SELECT 1 FROM @attempts@ a WHERE a.job = p_job AND a.id = p_token)
+    o_slot := own.slot;
+    o_fence := own.fence;
+  ELSIF has_run OR EXISTS (SELECT 1 FROM @attempts@ a WHERE a.job = p_job AND a.id = p_token)
   THEN
     o_did := 'ended manual';
   ELSIF p_exclusive = 1 AND EXISTS (SELECT 1 FROM @runs@ q WHERE q.open_job = p_job AND q.counts = 1

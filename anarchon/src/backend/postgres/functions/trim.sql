@@ -4,7 +4,6 @@ CREATE FUNCTION @name@(p_jobs text[], p_size bigint, p_ttl bigint, p_keep bigint
 RETURNS void @plpgsql@ AS $body$
 DECLARE
   x record;
-  n integer;
   now_ms bigint;
   kept_since bigint;
   oldest bigint;     -- what ended before is too old
@@ -14,14 +13,15 @@ DECLARE
   newest_run bigint;
   newest_skip bigint;
 BEGIN
-  FOR n IN 1 .. array_length(p_jobs, 1) LOOP
-    p_jobs[n] := @text p_jobs[n]@;
-  END LOOP;
-  PERFORM 1 FROM unnest(p_jobs) c (job) JOIN @jobs@ l ON l.job = c.job AND l.ident = '' ORDER BY l.job FOR UPDATE OF l;
+  PERFORM 1 FROM (SELECT u.job, ''::text AS ident FROM unnest(p_jobs) u (job) OFFSET 0) c
+  JOIN @jobs@ l ON l.job = c.job AND l.ident = c.ident ORDER BY l.job FOR UPDATE OF l;
   now_ms := @clock@;
   kept_since := now_ms - p_keep;
   oldest := now_ms - p_ttl;
-  FOR x IN SELECT c.job FROM unnest(p_jobs) c (job) JOIN @jobs@ l ON l.job = c.job AND l.ident = '' LOOP
+  FOR x IN
+    SELECT c.job FROM (SELECT u.job, ''::text AS ident FROM unnest(p_jobs) u (job) OFFSET 0) c
+    JOIN @jobs@ l ON l.job = c.job AND l.ident = c.ident
+  LOOP
     PERFORM @close@(x.job, now_ms, '');
     WITH slots AS (
       SELECT a.slot FROM @attempts@ a WHERE a.job = x.job AND a.id <> '@skip@'
@@ -37,19 +37,19 @@ BEGIN
       ELSE (SELECT s.last_slot FROM slots s ORDER BY s.last_slot DESC LIMIT 1 OFFSET greatest(p_size - 1, 0)) END
     INTO skip_cut;
     WITH ends AS (
-      SELECT a.slot, a.id, max(a.ended_at) AS at FROM @attempts@ a
+      SELECT a.job, a.slot, a.id, max(a.ended_at) AS at FROM @attempts@ a
       WHERE a.job = x.job AND a.id <> '@skip@' AND a.slot < kept_since AND (part IS NULL OR a.slot <= part)
-      GROUP BY a.slot, a.id
+      GROUP BY a.job, a.slot, a.id
     ), beyond AS (
-      SELECT r.slot, r.id FROM ends e JOIN @runs@ r ON r.slot = e.slot AND r.job = x.job AND r.id = e.id
+      SELECT r.slot, r.job, r.id FROM ends e JOIN @runs@ r ON r.slot = e.slot AND r.job = e.job AND r.id = e.id
       WHERE r.open_job IS NULL AND coalesce(e.at, r.until_ms) < kept_since
         AND (r.slot < cut OR coalesce(e.at, r.until_ms) < oldest)
       FOR UPDATE OF r SKIP LOCKED
     ), runs AS (
-      DELETE FROM @runs@ r USING beyond b WHERE r.slot = b.slot AND r.job = x.job AND r.id = b.id
+      DELETE FROM @runs@ r USING beyond b WHERE r.slot = b.slot AND r.job = b.job AND r.id = b.id
       RETURNING r.slot, r.id
     ), attempts AS (
-      DELETE FROM @attempts@ a USING beyond b WHERE a.job = x.job AND a.id = b.id AND a.slot = b.slot
+      DELETE FROM @attempts@ a USING beyond b WHERE a.job = b.job AND a.id = b.id AND a.slot = b.slot
     )
     SELECT max(g.slot) INTO newest_run FROM runs g WHERE g.id = '';
     WITH skips AS (

@@ -14,6 +14,6 @@ pub use libsql::LibsqlClient;
 #[cfg(feature = "mysql")]
 pub use sqlx_mysql::SqlxMySql;
 #[cfg(feature = "postgres")]
-pub use sqlx_postgres::{SqlxPostgres, postgres_hex, postgres_literal};
+pub use sqlx_postgres::{SqlxPostgres, postgres_literal};
 #[cfg(feature = "sqlite")]
 pub use sqlx_sqlite::SqlxSqlite;

@@ -29,6 +29,10 @@ const OLDEST: i64 = 90_500;
 /// other; one that is set when connecting is refused by poolers.
 const HEAD: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ";
 
+/// What goes before that on a connection of the application: in a transaction that has done something it is an error,
+/// so that no claim becomes part of it.
+const NOT_WITHIN: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; ";
+
 /// A PostgreSQL server, as the SQL stores need it: by its address, or by a connection of the application.
 ///
 /// A call runs on one of a few connections of its own, opened when they are needed. After an error, and when a call is
@@ -118,7 +122,10 @@ impl SqlxPostgres {
     }
 
     async fn run(&self, statements: &[Statement]) -> Result<Vec<Row>, SqlError> {
-        let mut text = HEAD.to_owned();
+        let mut text = match &self.source {
+            Source::Connection(_) => format!("{NOT_WITHIN}{HEAD}"),
+            _ => HEAD.to_owned(),
+        };
         for statement in statements {
             text.push_str(&fill(statement, postgres_literal));
             text.push(';');
@@ -251,21 +258,18 @@ impl SqlClient for SqlxPostgres {
 }
 
 /// The expression of a value: integers in decimal, texts in hexadecimal digits, of which none can end the literal.
+/// NUL, which no text of the server's can hold, becomes U+FFFD.
 #[must_use]
 pub fn postgres_literal(value: &Value) -> String {
     match value {
         // Its digits alone would be one too large before the sign is looked at.
         Value::Int(i64::MIN) => format!("({} - 1)", i64::MIN + 1),
         Value::Int(int) => format!("({int})"),
-        Value::Text(text) => format!("convert_from(decode('{}', 'hex'), 'UTF8')", postgres_hex(text)),
+        // The server's texts cannot hold NUL.
+        Value::Text(text) if text.contains('\0') => postgres_literal(&text.replace('\0', "\u{fffd}").into()),
+        Value::Text(text) => format!("convert_from(decode('{}', 'hex'), 'UTF8')", hex(text)),
         Value::Null => "NULL".to_owned(),
     }
-}
-
-/// A text in hexadecimal digits. PostgreSQL's texts cannot hold NUL, which becomes U+FFFD.
-#[must_use]
-pub fn postgres_hex(text: &str) -> String {
-    if text.contains('\0') { hex(&text.replace('\0', "\u{fffd}")) } else { hex(text) }
 }
 
 fn read(row: &PgRow) -> Result<Row, sqlx::Error> {
