@@ -142,7 +142,7 @@ mod tests {
             match DRIVERS.iter().find(|driver| driver.schemes.contains(scheme)) {
                 Some(driver) => assert_eq!(driver.feature, Some(*feature)),
                 None => {
-                    let error = open(&format!("{scheme}://host/db")).err().expect("no driver").to_string();
+                    let error = open(&format!("{scheme}://host/db")).expect_err("no driver").to_string();
                     assert!(error.contains(&format!("`{scheme}:` needs the cargo feature `{feature}`")), "{error}");
                 }
             }
