@@ -1,5 +1,8 @@
 //! A store that another crate brings along is as good as one of ours.
 
+#![cfg(unix)]
+#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
+
 use anarchon::AnyBackend;
 use anarchon::testing::conformance::Fixture;
 use tempfile::TempDir;
