@@ -72,8 +72,45 @@ static SQLITE: Driver = Driver {
     open: |url| Ok(leases(crate::backend::SqliteBackend::new(url))),
 };
 
+#[cfg(feature = "postgres")]
+#[allow(unsafe_code)]
+#[linkme::distributed_slice(DRIVERS)]
+static POSTGRES: Driver = Driver {
+    schemes: &["postgres", "postgresql"],
+    feature: Some("postgres"),
+    open: |url| Ok(leases(crate::backend::PostgresBackend::new(url))),
+};
+
+#[cfg(feature = "mysql")]
+#[allow(unsafe_code)]
+#[linkme::distributed_slice(DRIVERS)]
+static MYSQL: Driver = Driver {
+    schemes: &["mysql", "mariadb"],
+    feature: Some("mysql"),
+    open: |url| Ok(leases(crate::backend::MySqlBackend::new(url))),
+};
+
+#[cfg(feature = "libsql")]
+#[allow(unsafe_code)]
+#[linkme::distributed_slice(DRIVERS)]
+static LIBSQL: Driver = Driver {
+    schemes: &["libsql", "https", "http"],
+    feature: Some("libsql"),
+    open: |url| Ok(leases(crate::backend::LibsqlBackend::open(url)?)),
+};
+
 /// Schemes that come with a feature, for the hint when it is off.
-const KNOWN: &[(&str, &str)] = &[("sqlite", "sqlite"), ("file", "sqlite")];
+const KNOWN: &[(&str, &str)] = &[
+    ("sqlite", "sqlite"),
+    ("file", "sqlite"),
+    ("postgres", "postgres"),
+    ("postgresql", "postgres"),
+    ("mysql", "mysql"),
+    ("mariadb", "mysql"),
+    ("libsql", "libsql"),
+    ("https", "libsql"),
+    ("http", "libsql"),
+];
 
 pub(crate) fn open(url: &str) -> Result<Arc<dyn DynStore>, Error> {
     let Some((scheme, _)) = url.split_once(':') else {

@@ -268,12 +268,7 @@ impl Job {
 
     fn check_jitter(&self) -> Result<(), Error> {
         let Some(jitter) = self.jitter else { return Ok(()) };
-        let shortest = match &self.schedule {
-            Schedule::Every(every) => Some(every.interval()),
-            Schedule::Cron(_) => self.shortest_gap(),
-            Schedule::At(_) => None,
-        };
-        match shortest {
+        match self.schedule.shortest_gap() {
             Some(gap) if jitter >= gap => Err(self.error(
                 "jitter",
                 format!(
@@ -284,19 +279,6 @@ impl Job {
             )),
             _ => Ok(()),
         }
-    }
-
-    /// The shortest gap between some slots of a cron line; any stretch of them will do, so it begins at the epoch.
-    fn shortest_gap(&self) -> Option<Duration> {
-        let mut slot = self.schedule.next(0)?;
-        let mut shortest: Option<Duration> = None;
-        for _ in 0..64 {
-            let Some(next) = self.schedule.next(slot) else { break };
-            let gap = crate::clock::from_ms(next.saturating_sub(slot));
-            shortest = Some(shortest.map_or(gap, |s| s.min(gap)));
-            slot = next;
-        }
-        shortest
     }
 
     fn check_store(&self, options: &JobOptions, store: &dyn DynStore) -> Result<(), Error> {

@@ -59,7 +59,10 @@
 //!
 //! | store | feature | leases | for |
 //! |---|---|---|---|
+//! | `PostgresBackend` | `postgres` | yes | services that have a PostgreSQL, also behind a pooler |
 //! | `SqliteBackend` | `sqlite` (default) | yes | processes on one machine |
+//! | `MySqlBackend` | `mysql` | yes | MySQL 8, MariaDB 10.6 |
+//! | `LibsqlBackend` | `libsql`, `libsql-tls` | yes | a libSQL server, Turso |
 //! | [`MemoryBackend`] | | yes | tests |
 //! | [`ClaimOnlyMemoryBackend`] | | no | tests |
 //!
@@ -72,6 +75,9 @@
 //! | feature | default | what |
 //! |---|---|---|
 //! | `sqlite` | yes | `SqliteBackend` |
+//! | `postgres` | no | `PostgresBackend`; encrypted connections need a TLS feature of sqlx as well |
+//! | `mysql` | no | `MySqlBackend` |
+//! | `libsql`, `libsql-tls` | no | `LibsqlBackend`, over plain HTTP or over TLS as well |
 //! | `testing` | no | `testing`: the conformance suite for backends, a manual clock, a store that fails on demand |
 //!
 //! The oldest supported Rust is the `rust-version` of the manifest; raising it is a minor release.
@@ -103,6 +109,12 @@ pub mod testing;
 
 pub use anarchon_macros::{backend, job, main};
 pub use anarchon_schedule::{Dialect, ParseError, Schedule, interval};
+#[cfg(feature = "libsql")]
+pub use backend::LibsqlBackend;
+#[cfg(feature = "mysql")]
+pub use backend::MySqlBackend;
+#[cfg(feature = "postgres")]
+pub use backend::PostgresBackend;
 #[cfg(feature = "sqlite")]
 pub use backend::SqliteBackend;
 #[cfg(feature = "_sqlx")]

@@ -24,7 +24,8 @@ fn build(example: &str) -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let output = Command::new(cargo)
-        .args(["build", "--quiet", "-p", "examples", "--example", example, "--message-format", "json"])
+        .args(["build", "--quiet", "-p", "examples", "--features", "servers", "--example", example])
+        .args(["--message-format", "json"])
         .args(["--profile", &profile()])
         .arg("--manifest-path")
         .arg(manifest)

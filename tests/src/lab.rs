@@ -171,6 +171,15 @@ impl Lab {
         self.wait_for(what, |lines| lines.iter().find(|line| is(line)).cloned())
     }
 
+    /// Waits until the log holds this event for each of these slots of a job.
+    pub fn wait_each(&self, event: &str, job: &str, slots: &[i64]) {
+        let what = format!("`{event}` of `{job}` for each of {slots:?}");
+        self.wait_for(&what, |lines| {
+            let told = |slot: &i64| lines.iter().any(|line| line.is(event, job) && line.slot == Some(*slot));
+            slots.iter().all(told).then_some(())
+        });
+    }
+
     /// Waits for the start of the `n`-th attempt of some run of a job.
     pub fn wait_start(&self, job: &str, attempt: u32) -> Line {
         let what = format!("a start of attempt {attempt} of `{job}`");

@@ -30,7 +30,7 @@ pub struct NodeOptions {
 
 impl Default for NodeOptions {
     fn default() -> Self {
-        Self::bare().set("--lease", "2s").set("--watch", "500ms").set("--stop-grace", "1s")
+        Self::bare().set("--lease", "3s").set("--watch", "500ms").set("--stop-grace", "1s")
     }
 }
 

@@ -167,7 +167,7 @@ fn offset_error(offset: Option<&Spanned<Duration>>, error: &ParseError, errors: 
 
 /// A wait must end before the next slot.
 fn jitter(jitter: Option<&Spanned<Duration>>, schedule: &Schedule, errors: &mut Errors) {
-    let (Some(jitter), Some(gap)) = (jitter, shortest_gap(schedule)) else { return };
+    let (Some(jitter), Some(gap)) = (jitter, schedule.shortest_gap()) else { return };
     if jitter.value < gap {
         return;
     }
@@ -177,17 +177,6 @@ fn jitter(jitter: Option<&Spanned<Duration>>, schedule: &Schedule, errors: &mut 
         span,
         format!("a jitter of `{long}` is too long: the next slot can come after `{gap}`; write less than that"),
     );
-}
-
-/// The shortest gap between some slots; any stretch of them will do, so it begins at the epoch.
-fn shortest_gap(schedule: &Schedule) -> Option<Duration> {
-    if let Schedule::Every(every) = schedule {
-        return Some(every.interval());
-    }
-    let slots = std::iter::successors(schedule.next(0), |slot| schedule.next(*slot));
-    let slots: Vec<i64> = slots.take(65).collect();
-    let shortest = slots.windows(2).map(|pair| pair[1].abs_diff(pair[0])).min()?;
-    Some(Duration::from_millis(shortest))
 }
 
 /// The head of a function. Its body is nobody's business here, and may be unfinished.

@@ -92,6 +92,24 @@ impl Schedule {
         let next = self.next(slot_ms)?;
         Some(Duration::from_millis(next.abs_diff(slot_ms)))
     }
+
+    /// The shortest time between two slots that follow each other: exact for a grid, that of some first slots for a cron
+    /// line, and `None` for an instant, which has one slot.
+    pub fn shortest_gap(&self) -> Option<Duration> {
+        if let Self::Every(every) = self {
+            return Some(every.interval());
+        }
+        // Any stretch of slots will do, so it begins at the epoch.
+        let mut slot = self.next(0)?;
+        let mut shortest = None;
+        for _ in 0..64 {
+            let Some(next) = self.next(slot) else { break };
+            let gap = next.abs_diff(slot);
+            shortest = Some(shortest.map_or(gap, |s: u64| s.min(gap)));
+            slot = next;
+        }
+        shortest.map(Duration::from_millis)
+    }
 }
 
 impl From<Every> for Schedule {

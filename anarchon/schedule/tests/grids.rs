@@ -72,6 +72,7 @@ fn a_grid_is_right_on_both_sides_of_the_epoch() {
     assert_eq!(grid.next(-3_000_001), Some(-3_000_000));
     assert_eq!(grid.next(-3_000_000), Some(600_000));
     assert_eq!(grid.gap_after(-3_000_000), Some(Duration::from_secs(3_600)));
+    assert_eq!(grid.shortest_gap(), Some(Duration::from_secs(3_600)));
 }
 
 #[test]

@@ -210,6 +210,7 @@ fn an_instant_is_one_slot() {
     assert_eq!(at.latest(slot), Some(slot));
     assert_eq!(at.latest(i64::MAX), Some(slot));
     assert_eq!(at.gap_after(slot), None);
+    assert_eq!(at.shortest_gap(), None);
 }
 
 /// These texts are stored: a change breaks every installation.

@@ -5,11 +5,21 @@
 
 mod any;
 mod erased;
+#[cfg(feature = "libsql")]
+mod libsql;
 mod memory;
 mod memory_claim_only;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
 pub mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+// The dialect alone, which libSQL speaks too.
+#[cfg(all(feature = "libsql", not(feature = "sqlite")))]
+#[path = "sqlite/dialect.rs"]
+mod sqlite_dialect;
 
 use std::future::Future;
 use std::time::Duration;
@@ -18,10 +28,18 @@ use futures_util::StreamExt as _;
 
 pub use any::{AnyBackend, AnyClaimBackend};
 pub use erased::{AnyStrength, DynStore};
+#[cfg(feature = "libsql")]
+pub use libsql::LibsqlBackend;
 pub use memory::MemoryBackend;
 pub use memory_claim_only::ClaimOnlyMemoryBackend;
+#[cfg(feature = "mysql")]
+pub use mysql::{MySqlBackend, MySqlDialect};
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresBackend, PostgresDialect};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteBackend, SqliteDialect};
+#[cfg(all(feature = "libsql", not(feature = "sqlite")))]
+pub use sqlite_dialect::SqliteDialect;
 
 use crate::error::BackendError;
 use crate::run::{

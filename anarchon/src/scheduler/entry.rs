@@ -40,6 +40,14 @@ impl FromEnv for ClaimOnlyMemoryBackend {
     }
 }
 
+#[cfg(feature = "postgres")]
+#[diagnostic::do_not_recommend]
+impl FromEnv for crate::backend::PostgresBackend {
+    fn from_env() -> Result<Self, Error> {
+        Ok(Self::from_env())
+    }
+}
+
 /// The store that `ANARCHON_STORE` names, or `./anarchon.db`.
 #[diagnostic::do_not_recommend]
 impl FromEnv for AnyBackend {
@@ -47,6 +55,30 @@ impl FromEnv for AnyBackend {
         match std::env::var("ANARCHON_STORE") {
             Ok(url) if !url.trim().is_empty() => Self::connect(url.trim()),
             _ => local_default(std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()),
+        }
+    }
+}
+
+/// The database that `DATABASE_URL` names.
+#[cfg(feature = "mysql")]
+#[diagnostic::do_not_recommend]
+impl FromEnv for crate::backend::MySqlBackend {
+    fn from_env() -> Result<Self, Error> {
+        match std::env::var("DATABASE_URL") {
+            Ok(url) if !url.trim().is_empty() => Ok(Self::new(url.trim())),
+            _ => Err(Error::Url("DATABASE_URL is not set; write `mysql://user:password@host/database`".to_owned())),
+        }
+    }
+}
+
+/// The database that `LIBSQL_URL` names, with the token in `LIBSQL_AUTH_TOKEN`, if there is one.
+#[cfg(feature = "libsql")]
+#[diagnostic::do_not_recommend]
+impl FromEnv for crate::backend::LibsqlBackend {
+    fn from_env() -> Result<Self, Error> {
+        match std::env::var("LIBSQL_URL") {
+            Ok(url) if !url.trim().is_empty() => Self::open(url.trim()).map_err(Error::Url),
+            _ => Err(Error::Url("LIBSQL_URL is not set; write `libsql://host` or `http://host:port`".to_owned())),
         }
     }
 }

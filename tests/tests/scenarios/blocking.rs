@@ -5,9 +5,8 @@ use tests::{Lab, NodeOptions};
 
 use super::every_second;
 
-fn a_blocking_handler_keeps_its_lease(options: &NodeOptions) {
-    let lab = Lab::sqlite();
-    let jobs = every_second("busy", "block 7s", "");
+fn a_blocking_handler_keeps_its_lease(lab: &Lab, options: &NodeOptions) {
+    let jobs = every_second("busy", "block 10s", "");
     let _blocked = lab.start("a", &jobs, options);
     let first = lab.wait_start("busy", 1);
     let _others = lab.start_all(["b", "c"], &jobs, &NodeOptions::default());
@@ -22,20 +21,16 @@ fn a_blocking_handler_keeps_its_lease(options: &NodeOptions) {
     assert!(!lab.lines().iter().any(|line| line.event == "lost"));
 }
 
-#[test]
-fn a_handler_that_blocks_the_only_worker_thread_keeps_its_lease() {
-    a_blocking_handler_keeps_its_lease(&NodeOptions::default().set("--worker-threads", "1"));
+pub(crate) fn a_handler_that_blocks_the_only_worker_thread_keeps_its_lease(lab: &Lab) {
+    a_blocking_handler_keeps_its_lease(lab, &NodeOptions::default().set("--worker-threads", "1"));
 }
 
-#[test]
-fn a_handler_that_blocks_a_single_threaded_runtime_keeps_its_lease() {
-    a_blocking_handler_keeps_its_lease(&NodeOptions::default().flag("--current-thread"));
+pub(crate) fn a_handler_that_blocks_a_single_threaded_runtime_keeps_its_lease(lab: &Lab) {
+    a_blocking_handler_keeps_its_lease(lab, &NodeOptions::default().flag("--current-thread"));
 }
 
-#[test]
-fn an_instance_whose_runtime_is_blocked_leaves_other_slots_to_the_others() {
-    let lab = Lab::sqlite();
-    let tick = every_second("tick", "none", "");
+pub(crate) fn an_instance_whose_runtime_is_blocked_leaves_other_slots_to_the_others(lab: &Lab) {
+    let tick = every_second("tick", "none", "overlap = \"allow\"");
     // Not in the same moment: a slot that was won an instant before the thread was blocked would have to wait for it.
     let both = format!("{tick}{}", every_second("busy", "block 6s", "offset = \"500ms\""));
     let _blocked = lab.start("a", &both, &NodeOptions::default().flag("--current-thread"));
@@ -43,9 +38,7 @@ fn an_instance_whose_runtime_is_blocked_leaves_other_slots_to_the_others() {
     let _other = lab.start("b", &tick, &NodeOptions::default());
     let from = tests::wall_ms();
     let owed = tests::check::grid(1000, from, from + 3000);
-    lab.wait_for("a start of the last slot", |lines| {
-        lines.iter().find(|line| line.is("start", "tick") && line.slot.as_ref() == owed.last()).map(|_| ())
-    });
+    lab.wait_each("start", "tick", &owed);
     assert!(!lab.lines().iter().any(|line| line.is_of("end", &blocked)), "this machine is too busy for this test");
     tests::check::each_once(&lab.attempts(), "tick", &owed);
 }

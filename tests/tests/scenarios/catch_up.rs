@@ -20,26 +20,20 @@ fn all_down_when_due(lab: &Lab, more: &str) -> (i64, Vec<tests::Line>) {
     (slot, lab.lines().into_iter().filter(|line| line.is("start", "nightly")).collect())
 }
 
-#[test]
-fn a_slot_that_was_due_while_all_were_down_is_caught_up_with_once() {
-    let lab = Lab::sqlite();
-    let (slot, starts) = all_down_when_due(&lab, "max_late = \"500ms\"\ncatch_up = \"30m\"");
+pub(crate) fn a_slot_that_was_due_while_all_were_down_is_caught_up_with_once(lab: &Lab) {
+    let (slot, starts) = all_down_when_due(lab, "max_late = \"500ms\"\ncatch_up = \"30m\"");
     assert_eq!(starts.len(), 1, "{starts:?}");
     assert_eq!(starts[0].slot, Some(slot));
     assert_eq!(starts[0].reason.as_deref(), Some("catch-up"));
 }
 
-#[test]
-fn without_catch_up_a_slot_that_was_due_while_all_were_down_is_not_run() {
-    let lab = Lab::sqlite();
-    let (_, starts) = all_down_when_due(&lab, "max_late = \"500ms\"\ncatch_up = \"0s\"");
+pub(crate) fn without_catch_up_a_slot_that_was_due_while_all_were_down_is_not_run(lab: &Lab) {
+    let (_, starts) = all_down_when_due(lab, "max_late = \"500ms\"\ncatch_up = \"0s\"");
     assert!(starts.is_empty(), "{starts:?}");
     assert!(lab.client().history("nightly").is_empty());
 }
 
-#[test]
-fn of_many_slots_that_were_missed_only_the_latest_is_caught_up_with() {
-    let lab = Lab::sqlite();
+pub(crate) fn of_many_slots_that_were_missed_only_the_latest_is_caught_up_with(lab: &Lab) {
     let options = NodeOptions::default();
     let jobs = every_second("tick", "none", "overlap = \"allow\"");
     let mut before = lab.start("before", &jobs, &options);
@@ -61,9 +55,7 @@ fn of_many_slots_that_were_missed_only_the_latest_is_caught_up_with() {
     no_attempt_twice(&lab.attempts());
 }
 
-#[test]
-fn a_new_job_does_not_run_for_slots_before_it_was_known() {
-    let lab = Lab::sqlite();
+pub(crate) fn a_new_job_does_not_run_for_slots_before_it_was_known(lab: &Lab) {
     // Its last slot was a second ago.
     let (jobs, _) = hourly("new", -1000, "none", "catch_up = \"30m\"");
     let mut nodes = lab.start_all(["a", "b"], &jobs, &NodeOptions::default());

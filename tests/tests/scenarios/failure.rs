@@ -6,9 +6,7 @@ use tests::{Lab, NodeOptions};
 
 use super::{every_second, hourly, in_good_time};
 
-#[test]
-fn a_handler_that_panics_is_recorded_and_the_next_slot_runs() {
-    let lab = Lab::sqlite();
+pub(crate) fn a_handler_that_panics_is_recorded_and_the_next_slot_runs(lab: &Lab) {
     let jobs = format!("{}{}", every_second("boom", "panic", ""), every_second("calm", "none", ""));
     let mut nodes = lab.start_all(["a", "b"], &jobs, &NodeOptions::default());
     let first = lab.wait_start("boom", 1);
@@ -26,9 +24,7 @@ fn a_handler_that_panics_is_recorded_and_the_next_slot_runs() {
     assert!(error.contains("panicked as told"), "{error}");
 }
 
-#[test]
-fn a_failed_attempt_is_started_again_on_another_instance() {
-    let lab = Lab::sqlite();
+pub(crate) fn a_failed_attempt_is_started_again_on_another_instance(lab: &Lab) {
     let options = NodeOptions::default();
     let (fails, slot) = hourly("export", 8000, "fail", "retry_failed = \"2s\"");
     let mut one = lab.start("a", &fails, &options);
@@ -51,9 +47,7 @@ fn a_failed_attempt_is_started_again_on_another_instance() {
     never_two_at_once(&lab.attempts());
 }
 
-#[test]
-fn a_job_that_always_fails_is_started_as_often_as_max_attempts_says() {
-    let lab = Lab::sqlite();
+pub(crate) fn a_job_that_always_fails_is_started_as_often_as_max_attempts_says(lab: &Lab) {
     let (jobs, slot) = hourly("export", 8000, "fail", "retry_failed = \"200ms\"\nmax_attempts = 3");
     let mut nodes = lab.start_all(["a", "b", "c"], &jobs, &NodeOptions::default());
     in_good_time(slot);
@@ -68,9 +62,7 @@ fn a_job_that_always_fails_is_started_as_often_as_max_attempts_says() {
     assert_eq!(attempts.len(), 3, "{attempts:?}");
 }
 
-#[test]
-fn a_run_that_takes_too_long_is_cancelled_and_recorded_as_timed_out() {
-    let lab = Lab::sqlite();
+pub(crate) fn a_run_that_takes_too_long_is_cancelled_and_recorded_as_timed_out(lab: &Lab) {
     let jobs = every_second("slow", "sleep 60s", "timeout = \"500ms\"");
     let mut nodes = lab.start_all(["a", "b"], &jobs, &NodeOptions::default());
     let first = lab.wait_start("slow", 1);

@@ -6,9 +6,7 @@ use tests::{Lab, NodeOptions};
 
 use super::every_second;
 
-#[test]
-fn a_runner_that_was_frozen_past_its_lease_is_cancelled_when_it_wakes() {
-    let lab = Lab::sqlite();
+pub(crate) fn a_runner_that_was_frozen_past_its_lease_is_cancelled_when_it_wakes(lab: &Lab) {
     let options = NodeOptions::default();
     let mut frozen = lab.start("a", &every_second("long", "sleep 60s", ""), &options);
     let first = lab.wait_start("long", 1);
@@ -37,9 +35,7 @@ fn a_runner_that_was_frozen_past_its_lease_is_cancelled_when_it_wakes() {
     assert_eq!(statuses, [Some(AttemptStatus::Lost), Some(AttemptStatus::Done)]);
 }
 
-#[test]
-fn what_a_frozen_runner_still_ends_when_it_wakes_is_refused() {
-    let lab = Lab::sqlite();
+pub(crate) fn what_a_frozen_runner_still_ends_when_it_wakes_is_refused(lab: &Lab) {
     let options = NodeOptions::default();
     // Its thread is blocked, so that it cannot see that it was cancelled: it comes to its end, too late.
     let mut frozen = lab.start("a", &every_second("long", "block 2s", ""), &options);
@@ -62,10 +58,9 @@ fn what_a_frozen_runner_still_ends_when_it_wakes_is_refused() {
     assert_eq!(statuses, [Some(AttemptStatus::Lost), Some(AttemptStatus::Done)]);
 }
 
-#[test]
-fn slots_that_passed_while_a_process_was_frozen_are_run_by_the_others() {
-    let lab = Lab::sqlite();
-    let mut nodes = lab.start_all(["a", "b"], &every_second("tick", "none", ""), &NodeOptions::default());
+pub(crate) fn slots_that_passed_while_a_process_was_frozen_are_run_by_the_others(lab: &Lab) {
+    let jobs = every_second("tick", "none", "overlap = \"allow\"");
+    let mut nodes = lab.start_all(["a", "b"], &jobs, &NodeOptions::default());
     // Between two slots, when nothing is under way.
     let from = (tests::wall_ms() / 1000 + 1) * 1000 + 500;
     lab.wait_until_ms(from);
@@ -73,9 +68,7 @@ fn slots_that_passed_while_a_process_was_frozen_are_run_by_the_others() {
     lab.wait_until_ms(from + 4000);
     nodes[0].thaw();
     let owed = tests::check::grid(1000, from, from + 7000);
-    lab.wait_for("a start of the last slot", |lines| {
-        lines.iter().find(|line| line.is("start", "tick") && line.slot.as_ref() == owed.last()).map(|_| ())
-    });
+    lab.wait_each("start", "tick", &owed);
     nodes.iter_mut().for_each(tests::Node::stop);
     let attempts = lab.attempts();
     tests::check::each_once(&attempts, "tick", &owed);

@@ -6,9 +6,7 @@ use tests::{Lab, NodeOptions, wall_ms};
 
 use super::in_good_time;
 
-#[test]
-fn a_job_that_runs_once_runs_once_in_three_processes_and_not_again_after_a_restart() {
-    let lab = Lab::sqlite();
+pub(crate) fn a_job_that_runs_once_runs_once_in_three_processes_and_not_again_after_a_restart(lab: &Lab) {
     let slot = (wall_ms() / 1000 + 9) * 1000;
     let time = anarchon::Slot::from_ms(slot);
     let jobs = format!("[[job]]\nname = \"new-year\"\nat = \"{time}\"\nwork = \"sleep 300ms\"\n");

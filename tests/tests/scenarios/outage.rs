@@ -48,10 +48,7 @@ fn slots_that_fall_due_while_the_file_is_locked_are_run_once_when_it_is_free() {
     lab.wait_line("its end", |line| line.event == "store-recovered");
 
     let owed = grid(1000, from, wall_ms() + 2000);
-    lab.wait_for("starts of all slots", |lines| {
-        let started = |slot: &i64| lines.iter().any(|line| line.is("start", "tick") && line.slot == Some(*slot));
-        owed.iter().all(started).then_some(())
-    });
+    lab.wait_each("start", "tick", &owed);
     nodes.iter_mut().for_each(tests::Node::stop);
     let attempts = lab.attempts();
     no_attempt_twice(&attempts);

@@ -8,9 +8,7 @@ use tests::{Lab, NodeOptions, wall_ms};
 
 use super::every_second;
 
-#[test]
-fn a_job_longer_than_its_interval_never_runs_twice_at_once_and_its_skips_are_recorded() {
-    let lab = Lab::sqlite();
+pub(crate) fn a_job_longer_than_its_interval_never_runs_twice_at_once_and_its_skips_are_recorded(lab: &Lab) {
     let jobs = every_second("slow", "sleep 2500ms", "");
     let mut nodes = lab.start_all(["a", "b", "c"], &jobs, &NodeOptions::default());
     let from = wall_ms();
@@ -42,15 +40,12 @@ fn a_job_longer_than_its_interval_never_runs_twice_at_once_and_its_skips_are_rec
     assert!(started.len() >= 2, "{started:?}");
 }
 
-#[test]
-fn a_job_that_may_overlap_runs_each_slot_once_and_beside_others() {
-    let lab = Lab::sqlite();
+pub(crate) fn a_job_that_may_overlap_runs_each_slot_once_and_beside_others(lab: &Lab) {
     let jobs = every_second("slow", "sleep 2500ms", "overlap = \"allow\"");
     let mut nodes = lab.start_all(["a", "b", "c"], &jobs, &NodeOptions::default());
     let from = wall_ms();
     let owed = grid(1000, from, from + 5000);
-    let last = owed.last().copied();
-    lab.wait_line("an end of the last slot", |line| line.is("end", "slow") && line.slot == last);
+    lab.wait_each("end", "slow", &owed);
     nodes.iter_mut().for_each(|node| {
         node.kill();
     });

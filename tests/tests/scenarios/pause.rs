@@ -6,9 +6,7 @@ use tests::{Lab, NodeOptions, wall_ms};
 
 use super::every_second;
 
-#[test]
-fn a_pause_from_one_instance_stops_the_job_on_all_until_it_is_resumed() {
-    let lab = Lab::sqlite();
+pub(crate) fn a_pause_from_one_instance_stops_the_job_on_all_until_it_is_resumed(lab: &Lab) {
     let jobs = format!("{}{}", every_second("tick", "none", ""), every_second("other", "none", ""));
     let mut nodes = lab.start_all(["a", "b", "c"], &jobs, &NodeOptions::default());
     lab.wait_start("tick", 1);

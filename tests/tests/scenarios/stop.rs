@@ -30,20 +30,16 @@ fn stop_the_runner(lab: &Lab, work: &str) -> (Line, Line) {
     (first, second)
 }
 
-#[test]
-fn a_handler_that_hears_of_the_stop_is_handed_over_at_once() {
-    let lab = Lab::sqlite();
-    let (first, _) = stop_the_runner(&lab, "sleep 60s");
+pub(crate) fn a_handler_that_hears_of_the_stop_is_handed_over_at_once(lab: &Lab) {
+    let (first, _) = stop_the_runner(lab, "sleep 60s");
     let stopping = lab.wait_line("the stop", |line| line.event == "stopping");
     let cancelled = lab.wait_line("its cancellation", |line| line.is_of("cancelled", &first));
     assert_eq!(cancelled.how.as_deref(), Some("stop"));
     within(Duration::ZERO, stopping.mono_ns, cancelled.mono_ns);
 }
 
-#[test]
-fn a_handler_that_does_not_hear_of_the_stop_is_dropped_after_its_grace_and_then_handed_over() {
-    let lab = Lab::sqlite();
-    let (first, second) = stop_the_runner(&lab, "ignore 60s");
+pub(crate) fn a_handler_that_does_not_hear_of_the_stop_is_dropped_after_its_grace_and_then_handed_over(lab: &Lab) {
+    let (first, second) = stop_the_runner(lab, "ignore 60s");
     let stopping = lab.wait_line("the stop", |line| line.event == "stopping");
     let cancelled = lab.wait_line("its drop", |line| line.is_of("cancelled", &first));
     assert_eq!(cancelled.how.as_deref(), Some("dropped"));
@@ -52,9 +48,7 @@ fn a_handler_that_does_not_hear_of_the_stop_is_dropped_after_its_grace_and_then_
     assert!(second.mono_ns > cancelled.mono_ns);
 }
 
-#[test]
-fn a_job_with_one_attempt_is_let_end_by_a_stop_and_not_started_again() {
-    let lab = Lab::sqlite();
+pub(crate) fn a_job_with_one_attempt_is_let_end_by_a_stop_and_not_started_again(lab: &Lab) {
     let jobs = every_second("charge", "sleep 3s", "max_attempts = 1");
     let mut nodes = lab.start_all(["a", "b", "c"], &jobs, &NodeOptions::default());
     let first = lab.wait_start("charge", 1);
@@ -72,9 +66,7 @@ fn a_job_with_one_attempt_is_let_end_by_a_stop_and_not_started_again() {
     assert_eq!(history.iter().map(|a| a.status).collect::<Vec<_>>(), [Some(AttemptStatus::Done)]);
 }
 
-#[test]
-fn a_run_that_is_handed_over_by_the_last_process_is_started_by_the_next_one() {
-    let lab = Lab::sqlite();
+pub(crate) fn a_run_that_is_handed_over_by_the_last_process_is_started_by_the_next_one(lab: &Lab) {
     let options = NodeOptions::default();
     let mut last = lab.start("a", &every_second("long", "sleep 60s", ""), &options);
     let first = lab.wait_start("long", 1);
@@ -86,9 +78,7 @@ fn a_run_that_is_handed_over_by_the_last_process_is_started_by_the_next_one() {
     never_two_at_once(&lab.attempts());
 }
 
-#[test]
-fn a_handler_that_blocks_its_thread_through_a_stop_is_not_handed_over_and_the_stop_says_so() {
-    let lab = Lab::sqlite();
+pub(crate) fn a_handler_that_blocks_its_thread_through_a_stop_is_not_handed_over_and_the_stop_says_so(lab: &Lab) {
     let jobs = every_second("stuck", "block 120s", "");
     let mut blocked = lab.start("a", &jobs, &NodeOptions::default().set("--stop-grace", "100ms"));
     let first = lab.wait_start("stuck", 1);

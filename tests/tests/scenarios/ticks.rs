@@ -3,25 +3,22 @@
 use std::collections::BTreeSet;
 
 use anarchon::AttemptStatus;
-use tests::check::{each_once, grid, never_two_at_once};
+use tests::check::{each_once, grid, no_attempt_twice};
 use tests::{Lab, Line, NodeOptions, wall_ms};
 
 use super::every_second;
 
-#[test]
-fn three_processes_run_each_of_thirty_slots_once() {
-    let lab = Lab::sqlite();
-    let mut nodes = lab.start_all(["a", "b", "c"], &every_second("tick", "sleep 100ms", ""), &NodeOptions::default());
+pub(crate) fn three_processes_run_each_of_thirty_slots_once(lab: &Lab) {
+    let jobs = every_second("tick", "sleep 100ms", "overlap = \"allow\"");
+    let mut nodes = lab.start_all(["a", "b", "c"], &jobs, &NodeOptions::default());
     let from = wall_ms();
     let owed = grid(1000, from, from + 30_000);
-    lab.wait_for("an end of the last slot", |lines| {
-        lines.iter().find(|line| line.is("end", "tick") && line.slot.as_ref() == owed.last()).map(|_| ())
-    });
+    lab.wait_each("end", "tick", &owed);
     nodes.iter_mut().for_each(tests::Node::stop);
 
     let attempts = lab.attempts();
     each_once(&attempts, "tick", &owed);
-    never_two_at_once(&attempts);
+    no_attempt_twice(&attempts);
     let winners: BTreeSet<&str> = attempts.iter().map(|attempt| attempt.start.instance.as_str()).collect();
     assert!(winners.len() > 1, "one instance won every slot: {winners:?}");
 
@@ -37,16 +34,12 @@ fn three_processes_run_each_of_thirty_slots_once() {
     }
 }
 
-#[test]
-fn a_cron_line_with_seconds_and_a_zone_runs_on_all_processes_as_on_one() {
-    let lab = Lab::sqlite();
-    let jobs = "[[job]]\nname = \"even\"\ncron = \"*/2 * * * * *\"\ntimezone = \"Europe/Paris\"\nwork = \"none\"\n";
+pub(crate) fn a_cron_line_with_seconds_and_a_zone_runs_on_all_processes_as_on_one(lab: &Lab) {
+    let jobs = "[[job]]\nname = \"even\"\ncron = \"*/2 * * * * *\"\ntimezone = \"Europe/Paris\"\nwork = \"none\"\noverlap = \"allow\"\n";
     let nodes = lab.start_all(["a", "b"], jobs, &NodeOptions::default());
     let from = wall_ms();
     let owed = grid(2000, from, from + 5000);
-    lab.wait_for("a start of the last slot", |lines| {
-        lines.iter().find(|line| line.is("start", "even") && line.slot.as_ref() == owed.last()).map(|_| ())
-    });
+    lab.wait_each("start", "even", &owed);
     drop(nodes);
     each_once(&lab.attempts(), "even", &owed);
 }

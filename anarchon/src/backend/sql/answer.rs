@@ -70,7 +70,7 @@ pub(super) fn key(job: JobName, slot: i64, id: &str) -> Read<RunKey> {
 }
 
 /// The `id` of a run.
-pub(super) fn id_of(run: &RunKey) -> String {
+pub(in crate::backend) fn id_of(run: &RunKey) -> String {
     run.manual.map(|token| token.to_string()).unwrap_or_default()
 }
 

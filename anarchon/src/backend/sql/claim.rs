@@ -12,7 +12,7 @@ use super::stage::{EXCLUSIVE, MANUAL, REQUEST};
 use crate::lease::MAX_RELEASES;
 
 /// How often a claim that writes nothing else notes that its job is in use.
-const TOUCH_MS: i64 = 3_600_000;
+pub(in crate::backend) const TOUCH_MS: i64 = 3_600_000;
 
 /// What the values of a statement are, apart from its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +109,8 @@ impl<D: SqlDialect> Sql<'_, D> {
             )
         };
         let other = "NOT (r.id = '' AND r.slot = j.c_slot)";
+        let closed =
+            if self.locks_rows() { format!("({} AND {})", closed_now("r"), self.free("r")) } else { closed_now("r") };
         format!(
             "CASE WHEN (SELECT m.v FROM {meta} m WHERE m.k = 'format') > {NEWEST} THEN 'newer' \
              WHEN j.c_now > j.c_valid THEN 'stale' \
@@ -121,6 +123,7 @@ impl<D: SqlDialect> Sql<'_, D> {
                ELSE 'manual' END \
              WHEN j.c_slot > j.c_now THEN 'early' \
              ELSE (SELECT CASE \
+               {locked}\
                WHEN r.token = j.c_token THEN CASE \
                  WHEN j.c_skip = 1 AND r.until_ms <= j.c_now AND {live} THEN 'overlap' ELSE 'again' END \
                WHEN r.status IS NOT NULL AND a.status IS NOT NULL THEN 'ended' \
@@ -147,11 +150,20 @@ impl<D: SqlDialect> Sql<'_, D> {
             meta = t.meta,
             runs = t.runs,
             attempts = t.attempts,
+            // What somebody works on right now counts as alive.
+            locked = if self.locks_rows() {
+                format!(
+                    "WHEN r.status IN ('running', 'waiting') AND (r.token = j.c_token OR r.until_ms <= j.c_now) \
+                     AND NOT {} THEN 'locked' ",
+                    self.free("r")
+                )
+            } else {
+                String::new()
+            },
             closes = closes("r"),
             live_at_all = running("r.until_ms > j.c_now"),
             live = running(&format!("r.until_ms > j.c_now AND {other}")),
-            live_or_orphaned =
-                running(&format!("(r.until_ms > j.c_now OR (r.id = '' AND NOT {})) AND {other}", closed_now("r"))),
+            live_or_orphaned = running(&format!("(r.until_ms > j.c_now OR (r.id = '' AND NOT {closed})) AND {other}")),
         )
     }
 
@@ -188,7 +200,8 @@ impl<D: SqlDialect> Sql<'_, D> {
              SELECT r.job, r.id, r.slot, r.token, r.attempt, r.fence, r.reason, r.instance_id, r.claimed_at, \
              'lost', j.c_now FROM {stage} j CROSS JOIN {runs} r \
              WHERE {staged} AND r.open_job = j.job AND r.token IS NOT NULL AND {ACTS} \
-             AND ({closed} OR (j.c_do = 'take' AND r.id = '' AND r.slot = j.c_slot))",
+             AND ({closed} OR (j.c_do = 'take' AND r.id = '' AND r.slot = j.c_slot)){lock}",
+            lock = self.lock_free("r"),
             attempts = t.attempts,
             stage = self.stage(),
             runs = t.runs,
@@ -201,21 +214,43 @@ impl<D: SqlDialect> Sql<'_, D> {
     pub(super) fn close_runs(&self, size: usize) -> String {
         // Updates and upserts name their table without an alias: inside a trigger SQLite allows none.
         let r = &self.tables.runs;
-        format!(
-            "UPDATE {r} SET \
-             note = CASE WHEN EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {superseded} AND NOT {closed}) \
+        // A run that was locked while its attempt should have been recorded stays as it is until the next step.
+        let recorded = if self.locks_rows() {
+            format!(
+                " AND ({r}.token IS NULL OR EXISTS (SELECT 1 FROM {} a WHERE a.job = {r}.job AND a.id = {r}.id \
+                 AND a.slot = {r}.slot AND a.token = {r}.token))",
+                self.tables.attempts
+            )
+        } else {
+            String::new()
+        };
+        let set = format!(
+            "note = CASE WHEN EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {superseded} AND NOT {closed}) \
                THEN 'superseded' ELSE {r}.note END, \
              status = CASE WHEN {r}.status = 'running' THEN 'dead' WHEN {r}.last_ended = 'timed_out' THEN 'timed_out' \
                ELSE 'failed' END, \
              last_ended = CASE WHEN {r}.token IS NULL THEN {r}.last_ended ELSE 'lost' END, \
-             token = NULL, open_job = NULL \
-             WHERE {among} AND EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {ACTS} AND ({closed} OR {superseded}))",
-            among = self.among_staged(&format!("{r}.open_job"), size),
+             token = NULL, open_job = NULL",
             stage = self.stage(),
             of = self.stage_of(r),
             closed = closed_now(r),
             superseded = superseded(r),
-        )
+        );
+        let also = format!(
+            "EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {ACTS} AND ({closed} OR {superseded})){recorded}",
+            stage = self.stage(),
+            of = self.stage_of(r),
+            closed = closed_now(r),
+            superseded = superseded(r),
+        );
+        self.update_open(set, size, also)
+    }
+
+    /// The text of an update of unfinished runs of the staged jobs.
+    fn update_open(&self, set: String, size: usize, also: String) -> String {
+        let among = |r: &str| self.among_staged(&format!("{r}.open_job"), size);
+        let set = Statement::new(set, Vec::new());
+        self.update_runs(&self.tables.runs, set, among, Vec::new(), also).sql.into_owned()
     }
 
     /// Renews the lease of what is ours already, and starts the next attempt of what is taken over.
@@ -251,14 +286,12 @@ impl<D: SqlDialect> Sql<'_, D> {
             format!("last_token = {token}"),
             format!("token = {token}"),
         ];
-        format!(
-            "UPDATE {r} SET {set} \
-             WHERE {among} AND EXISTS (SELECT 1 FROM {stage} j WHERE {of_run} AND (\
+        let also = format!(
+            "EXISTS (SELECT 1 FROM {stage} j WHERE {of_run} AND (\
                ({r}.id = '' AND {r}.slot = j.c_slot AND j.c_do IN ('again', 'take')) \
-               OR ({r}.id = j.c_token AND j.c_do = 'again manual')))",
-            among = self.among_staged(&format!("{r}.open_job"), size),
-            set = set.join(", "),
-        )
+               OR ({r}.id = j.c_token AND j.c_do = 'again manual')))"
+        );
+        self.update_open(set.join(", "), size, also)
     }
 
     /// Makes the runs that start.

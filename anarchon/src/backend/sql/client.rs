@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 
 use crate::backend::ServerInfo;
 use crate::error::{BackendErrorKind, BoxError};
@@ -247,5 +248,32 @@ pub trait SqlClient: Send + Sync + 'static {
     /// Closes what the client opened itself. A later call may open it again.
     fn close(&self) -> impl Future<Output = ()> + Send {
         async {}
+    }
+}
+
+/// A client that is shared.
+impl<C: SqlClient> SqlClient for Arc<C> {
+    async fn query(&self, statement: Statement) -> Result<Vec<Row>, SqlError> {
+        (**self).query(statement).await
+    }
+
+    async fn batch(&self, statements: Vec<Statement>) -> Result<Vec<Row>, SqlError> {
+        (**self).batch(statements).await
+    }
+
+    fn on_connect(&self, statements: Vec<Statement>) -> bool {
+        (**self).on_connect(statements)
+    }
+
+    async fn session(&self, statements: Vec<Statement>) -> Result<Vec<Row>, SqlError> {
+        (**self).session(statements).await
+    }
+
+    async fn server(&self) -> Result<ServerInfo, SqlError> {
+        (**self).server().await
+    }
+
+    async fn close(&self) {
+        (**self).close().await;
     }
 }

@@ -42,8 +42,34 @@ pub enum Verb<'a> {
     /// The closing of manual runs whose lease is over, and the reading of the unfinished runs of these jobs (of all
     /// jobs, when there are none).
     Active(&'a [JobName]),
-    /// The making of the tables.
+    /// The making of the tables, and of whatever else the dialect's statements need.
     Create,
+    /// The reading of the format that the tables are in. No row means that something is missing that `Create` makes.
+    Format,
+}
+
+/// Which rows a statement works on: those whose key columns are among the rows that a `SELECT` finds.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Among<'a> {
+    /// The table, quoted.
+    pub table: &'a str,
+    /// What the other parts of the statement call a row of it.
+    pub alias: &'a str,
+    /// The key columns.
+    pub key: &'a [&'a str],
+    /// The `SELECT`; its columns have the same names.
+    pub keys: Statement,
+    /// The end of it, if it locks what it finds: nothing, or a blank and [`SqlDialect::for_update`]'s.
+    pub lock: String,
+}
+
+impl<'a> Among<'a> {
+    /// The rows of `table` whose `key` is among those of `keys`; their alias is `r`.
+    #[must_use]
+    pub fn new(table: &'a str, key: &'a [&'a str], keys: Statement) -> Self {
+        Self { table, alias: "r", key, keys, lock: String::new() }
+    }
 }
 
 /// What differs between databases: types, the clock, quoting, the encoding of values, and a few wordings.
@@ -93,6 +119,54 @@ pub trait SqlDialect: Send + Sync + 'static {
             self.quote(&format!("{}_open", tables.base)),
             tables.runs
         )
+    }
+
+    /// The same index as an element of the runs' `CREATE TABLE`, where `CREATE INDEX` knows no `IF NOT EXISTS`. If this
+    /// is given, [`open_index`](Self::open_index) is not made.
+    fn open_key(&self) -> Option<&str> {
+        None
+    }
+
+    /// What ends a `SELECT` so that it locks the rows it finds of the table with this alias, where transactions run
+    /// beside each other: a row that others have locked is waited for, or passed over. `None` where no row needs a lock,
+    /// since a transaction holds the only write lock from its first statement on.
+    ///
+    /// With it, a claim, a heartbeat or a trim never waits for the row of a run. A statement that reads rows without
+    /// locking them must see what was committed before it began, so the client's transactions are READ COMMITTED.
+    fn for_update(&self, alias: &str, pass_locked: bool) -> Option<String> {
+        let _ = (alias, pass_locked);
+        None
+    }
+
+    /// The update of rows `r` of `table`, or of the table by its own name if that is the alias: those whose `key` is
+    /// among the rows of `keys`, a `SELECT` that may read and lock the same table, and that fulfil `also`. The values of
+    /// the three parts go where the parts do.
+    fn update_among(&self, update: Among<'_>, set: Statement, also: Statement) -> Statement {
+        let Among { table, alias, key, keys, lock } = update;
+        let named = if alias == table { String::new() } else { format!(" AS {alias}") };
+        let key: Vec<String> = key.iter().map(|column| format!("{alias}.{column}")).collect();
+        let sql = format!(
+            "UPDATE {table}{named} SET {} WHERE ({}) IN ({}{lock}) AND {}",
+            set.sql,
+            key.join(", "),
+            keys.sql,
+            also.sql
+        );
+        Statement::new(sql, [set.values, keys.values, also.values].concat())
+    }
+
+    /// The deletion of the rows whose `key` is among the rows of `keys`, a `SELECT` that may read the same table.
+    fn delete_among(&self, delete: Among<'_>) -> Statement {
+        let Among { table, key, keys, lock, .. } = delete;
+        Statement::new(format!("DELETE FROM {table} WHERE ({}) IN ({}{lock})", key.join(", "), keys.sql), keys.values)
+    }
+
+    /// One statement that removes the runs whose `mark` is a value, and all their attempts, of which a condition on the
+    /// attempts `a` finds some; rows that are locked stay. `None` is two statements, of which the second reads runs without
+    /// locking them.
+    fn delete_marked(&self, tables: &Tables, among: &Statement, mark: i64) -> Option<Statement> {
+        let _ = (tables, among, mark);
+        None
     }
 
     /// Whether claims are staged in temporary tables of the connection and worked on by a temporary trigger, instead of
@@ -167,19 +241,24 @@ pub trait SqlDialect: Send + Sync + 'static {
     /// A statement as text alone, each `?` replaced by its value's [`literal`](Self::literal), for clients that cannot
     /// bind.
     fn text_of(&self, statement: &Statement) -> String {
-        let mut text = String::with_capacity(statement.sql.len() + 32 * statement.values.len());
-        let mut values = statement.values.iter();
-        for part in statement.sql.split_inclusive('?') {
-            match part.strip_suffix('?') {
-                Some(before) => {
-                    text.push_str(before);
-                    text.push_str(&self.literal(values.next().unwrap_or(&Value::Null)));
-                }
-                None => text.push_str(part),
-            }
-        }
-        text
+        fill(statement, |value| self.literal(value))
     }
+}
+
+/// A statement as text alone, each `?` replaced by its value's literal.
+pub(super) fn fill(statement: &Statement, literal: impl Fn(&Value) -> String) -> String {
+    let mut text = String::with_capacity(statement.sql.len() + 32 * statement.values.len());
+    let mut values = statement.values.iter();
+    for part in statement.sql.split_inclusive('?') {
+        match part.strip_suffix('?') {
+            Some(before) => {
+                text.push_str(before);
+                text.push_str(&literal(values.next().unwrap_or(&Value::Null)));
+            }
+            None => text.push_str(part),
+        }
+    }
+    text
 }
 
 /// A text as hexadecimal digits, two a byte, as the literals of most databases take it.

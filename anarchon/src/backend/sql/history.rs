@@ -3,7 +3,8 @@
 use super::Sql;
 use super::answer::{fence, key, reason, small};
 use super::client::{Row, SqlError, Statement, Value};
-use super::dialect::SqlDialect;
+use super::dialect::{Among, SqlDialect};
+use super::locks::RUN_KEY;
 use super::schema::SKIP_ID;
 use super::stage::{millis, one_of};
 use crate::error::BackendErrorKind;
@@ -11,7 +12,7 @@ use crate::run::{AttemptRecord, AttemptStatus, Record, SkipReason, SkipRecord, S
 use crate::slot::{JobName, Slot, Token};
 
 /// How many attempts' worth of runs one trim of a job removes at most.
-const TRIM_AT_ONCE: i64 = 1000;
+pub(in crate::backend) const TRIM_AT_ONCE: i64 = 1000;
 
 impl<D: SqlDialect> Sql<'_, D> {
     /// Reads the newest attempts and the newest records of skipped slots, `limit` of each.
@@ -106,16 +107,33 @@ impl<D: SqlDialect> Sql<'_, D> {
             t.attempts
         );
         // Every finished run has a record in the history, which leads to it by its job.
-        let beyond = format!(
-            "(r.slot, r.job, r.id) IN (SELECT h.slot, h.job, h.id FROM {stage} j CROSS JOIN {attempts} h \
-               WHERE {staged} AND h.job = j.job AND h.id <> '{SKIP_ID}' AND h.slot < j.c_now - j.c_limit \
-               AND (j.c_slot IS NULL OR h.slot <= j.c_slot)) \
-             AND r.open_job IS NULL AND EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {ended} < j.c_now - j.c_limit \
-               AND (r.slot < j.c_floor OR {ended} < j.c_now - j.c_within))",
+        let (of_run, locked) = if self.locks_rows() {
+            let runs = format!(
+                " CROSS JOIN {} f WHERE f.slot = h.slot AND f.job = h.job AND f.id = h.id AND f.open_job IS NULL AND",
+                t.runs
+            );
+            (runs, self.lock_free("f"))
+        } else {
+            (" WHERE".to_owned(), String::new())
+        };
+        let led_to = format!(
+            "SELECT h.slot, h.job, h.id FROM {stage} j CROSS JOIN {attempts} h{of_run} \
+               {staged} AND h.job = j.job AND h.id <> '{SKIP_ID}' AND h.slot < j.c_now - j.c_limit \
+               AND (j.c_slot IS NULL OR h.slot <= j.c_slot)",
             stage = self.stage(),
             attempts = t.attempts,
             staged = self.staged(size),
+        );
+        let beyond = format!(
+            "r.open_job IS NULL AND EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {ended} < j.c_now - j.c_limit \
+               AND (r.slot < j.c_floor OR {ended} < j.c_now - j.c_within))",
+            stage = self.stage(),
             of = self.stage_of("r"),
+        );
+        let marked = d.update_among(
+            Among { lock: locked, ..Among::new(&t.runs, RUN_KEY, Statement::new(led_to, named.clone())) },
+            Statement::new("mark = ?", vec![mark.into()]),
+            Statement::new(beyond, Vec::new()),
         );
         let skip_beyond = |skip: &str, by: &str| {
             format!(
@@ -148,6 +166,8 @@ impl<D: SqlDialect> Sql<'_, D> {
                 &d.greatest(&format!("coalesce({newest_run}, {none})"), &format!("coalesce({newest_skip}, {none})"))
             ),
         );
+        let attempts_of = Statement::new(self.among_staged("a.job", size), named.clone());
+        let gone_marked = d.delete_marked(t, &attempts_of, mark);
         let gone_runs = format!(
             "DELETE FROM {runs} WHERE mark = ? AND (slot, job, id) IN \
              (SELECT a.slot, a.job, a.id FROM {attempts} a WHERE {among} AND a.id <> '{SKIP_ID}')",
@@ -158,11 +178,18 @@ impl<D: SqlDialect> Sql<'_, D> {
         // Attempts go with their runs.
         let gone_attempts = format!(
             "DELETE FROM {attempts} WHERE {among} AND CASE WHEN id = '{SKIP_ID}' \
-             THEN EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {skip}) \
-             ELSE NOT EXISTS (SELECT 1 FROM {runs} r WHERE r.slot = {attempts}.slot AND r.job = {attempts}.job \
-               AND r.id = {attempts}.id) END",
+             THEN EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {skip}) ELSE {orphan} END",
             attempts = t.attempts,
-            runs = t.runs,
+            orphan = if gone_marked.is_some() {
+                "1 = 0".to_owned()
+            } else {
+                format!(
+                    "NOT EXISTS (SELECT 1 FROM {} r WHERE r.slot = {attempts}.slot AND r.job = {attempts}.job \
+                     AND r.id = {attempts}.id)",
+                    t.runs,
+                    attempts = t.attempts
+                )
+            },
             among = self.among_staged("job", size),
             stage = self.stage(),
             of = self.stage_of(&t.attempts),
@@ -177,9 +204,9 @@ impl<D: SqlDialect> Sql<'_, D> {
             Statement::new(stage, with(retention, &names)),
             Statement::new(self.end_attempts(size), named.clone()),
             Statement::new(self.close_runs(size), named.clone()),
-            Statement::new(format!("UPDATE {} AS r SET mark = ? WHERE {beyond}", t.runs), with(marks(1), &named)),
+            marked,
             Statement::new(trim_mark, [marks(1), names.clone(), marks(1)].concat()),
-            Statement::new(gone_runs, with(marks(1), &named)),
+            gone_marked.unwrap_or_else(|| Statement::new(gone_runs, with(marks(1), &named))),
             Statement::new(gone_attempts, named),
         ]);
         statements

@@ -40,7 +40,7 @@ fn attempts<'a>(attempts: impl Iterator<Item = (&'a RunKey, Token)>, size: usize
 impl<D: SqlDialect> Sql<'_, D> {
     /// Moves the leases that are not over, never back, and marks their rows.
     pub(super) fn heartbeat(&self, beats: &[Beat], mark: i64) -> Vec<Statement> {
-        let (t, d) = (self.tables, self.dialect);
+        let d = self.dialect;
         let clock = d.clock();
         let mut leases: Vec<Duration> = beats.iter().map(|beat| beat.lease).collect();
         leases.sort_unstable();
@@ -49,23 +49,23 @@ impl<D: SqlDialect> Sql<'_, D> {
         for lease in leases {
             let group: Vec<&Beat> = beats.iter().filter(|beat| beat.lease == lease).collect();
             let size = super::padded(group.len());
-            let sql = format!(
-                "UPDATE {runs} AS r SET until_ms = {later}, mark = ? \
-                 WHERE {matching} AND r.token {tokens} AND r.until_ms > {clock}",
-                runs = t.runs,
-                later = d.greatest("r.until_ms", &format!("{clock} + ?")),
-                matching = self.matching("r", RUN, size),
-                tokens = one_of(size),
-            );
-            let mut values = vec![millis(lease).into(), mark.into()];
-            values.extend(runs(group.iter().map(|beat| &beat.run), size));
+            let later = d.greatest("r.until_ms", &format!("{clock} + ?"));
+            let set = Statement::new(format!("until_ms = {later}, mark = ?"), vec![millis(lease).into(), mark.into()]);
+            let among = |r: &str| format!("{} AND {r}.token {}", self.matching(r, RUN, size), one_of(size));
+            let mut values = runs(group.iter().map(|beat| &beat.run), size);
             let tokens = group.iter().map(|beat| beat.token.to_string().into()).collect();
             values.extend(pad(tokens, 1, size));
-            statements.push(Statement::new(sql, values));
+            statements.push(self.update_runs("r", set, among, values, format!("r.until_ms > {clock}")));
         }
-        let answer = "CASE WHEN r.token = c.token AND r.mark = ? THEN 1 ELSE 0 END";
+        // A lease that is ours and not over, but was not renewed, is that of a run that somebody has locked.
+        let locked = if self.locks_rows() {
+            format!(" WHEN r.token = c.token AND r.until_ms > {clock} THEN 2")
+        } else {
+            String::new()
+        };
+        let answer = format!("CASE WHEN r.token = c.token AND r.mark = ? THEN 1{locked} ELSE 0 END");
         let requests = beats.iter().map(|beat| (&beat.run, beat.token));
-        statements.push(self.read_back(requests, beats.len(), answer, vec![mark.into()]));
+        statements.push(self.read_back(requests, beats.len(), &answer, vec![mark.into()]));
         statements
     }
 
@@ -135,7 +135,8 @@ impl<D: SqlDialect> Sql<'_, D> {
             "INSERT INTO {attempts} ({OPEN_ATTEMPT}, ended_at, status, error, note) \
              SELECT r.job, r.id, r.slot, r.token, r.attempt, r.fence, r.reason, r.instance_id, r.claimed_at, {clock}, \
              {ending} FROM {rows} c CROSS JOIN {runs} r \
-             WHERE r.job = c.job AND r.id = c.id AND r.slot = c.slot AND r.token = c.token",
+             WHERE r.job = c.job AND r.id = c.id AND r.slot = c.slot AND r.token = c.token{lock}",
+            lock = self.lock("r"),
             attempts = t.attempts,
             runs = t.runs,
             clock = self.dialect.clock(),
@@ -262,24 +263,26 @@ impl<D: SqlDialect> Sql<'_, D> {
         let t = self.tables;
         let clock = self.dialect.clock();
         let (among, values) = among(jobs);
-        let over = format!("r.open_job {among} AND r.id <> '' AND r.until_ms <= {clock}");
+        let over = |r: &str| format!("{r}.open_job {among} AND {r}.id <> '' AND {r}.until_ms <= {clock}");
         let end = format!(
             "INSERT INTO {attempts} ({OPEN_ATTEMPT}, ended_at, status) \
              SELECT r.job, r.id, r.slot, r.token, r.attempt, r.fence, r.reason, r.instance_id, r.claimed_at, {clock}, 'lost' \
-             FROM {runs} r WHERE {over} AND r.token IS NOT NULL",
+             FROM {runs} r WHERE {over} AND r.token IS NOT NULL{lock}",
             attempts = t.attempts,
             runs = t.runs,
+            over = over("r"),
+            lock = self.lock_free("r"),
         );
         // The runs follow the history, so that a clock that moves in between leaves none of them half closed.
-        let close = format!(
-            "UPDATE {runs} AS r SET status = 'dead', open_job = NULL, \
-             last_ended = CASE WHEN r.token IS NULL THEN r.last_ended ELSE 'lost' END, token = NULL \
-             WHERE {over} AND (r.token IS NULL OR EXISTS (SELECT 1 FROM {attempts} a WHERE a.job = r.job \
-             AND a.id = r.id AND a.slot = r.slot AND a.token = r.token))",
-            runs = t.runs,
+        let set = "status = 'dead', open_job = NULL, \
+             last_ended = CASE WHEN r.token IS NULL THEN r.last_ended ELSE 'lost' END, token = NULL";
+        let recorded = format!(
+            "(r.token IS NULL OR EXISTS (SELECT 1 FROM {attempts} a WHERE a.job = r.job AND a.id = r.id \
+             AND a.slot = r.slot AND a.token = r.token))",
             attempts = t.attempts,
         );
-        vec![Statement::new(end, values.clone()), Statement::new(close, values), self.read_active(jobs)]
+        let close = self.update_runs("r", Statement::new(set, Vec::new()), over, values.clone(), recorded);
+        vec![Statement::new(end, values), close, self.read_active(jobs)]
     }
 }
 

@@ -14,13 +14,29 @@ mod client;
 pub mod clients;
 mod dialect;
 mod finish;
+#[cfg(any(feature = "mysql", feature = "libsql"))]
+mod front;
 mod history;
 mod lease;
+mod locks;
 mod many;
 mod register;
 mod schema;
 mod stage;
 mod tables;
+
+/// What a dialect that words verbs by itself has to have in common with the portable statements.
+#[cfg(feature = "postgres")]
+pub(in crate::backend) mod common {
+    pub(in crate::backend) use super::answer::id_of;
+    pub(in crate::backend) use super::claim::TOUCH_MS;
+    pub(in crate::backend) use super::finish::Wording;
+    pub(in crate::backend) use super::history::TRIM_AT_ONCE;
+    pub(in crate::backend) use super::ident;
+    pub(in crate::backend) use super::register::{FORGET_AT_ONCE, SWEEP_EVERY_MS};
+    pub(in crate::backend) use super::schema::{NEWEST, OPEN_ATTEMPT, SKIP_ID};
+    pub(in crate::backend) use super::stage::{claim_values, millis};
+}
 
 use std::collections::HashMap;
 use std::fmt;
@@ -29,10 +45,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use self::claim::ClaimTexts;
 pub use self::client::{Row, SqlClient, SqlError, Statement, Value};
-pub use self::dialect::{Column, SqlDialect, Verb, hex};
+pub use self::dialect::{Among, Column, SqlDialect, Verb, hex};
 pub use self::finish::TransactionalFinish;
 #[cfg(feature = "_sqlx")]
 pub use self::finish::{Finish, FinishDatabase, FinishError};
+#[cfg(any(feature = "mysql", feature = "libsql"))]
+pub(crate) use self::front::front;
+pub use self::schema::create_tables;
 pub use self::tables::Tables;
 use crate::error::{BackendError, BackendErrorKind};
 
@@ -54,7 +73,7 @@ fn padded(count: usize) -> usize {
 }
 
 /// How a schedule identity is kept beside the job's own row, whose identity is empty.
-fn ident(identity: &str) -> String {
+pub(in crate::backend) fn ident(identity: &str) -> String {
     format!("={identity}")
 }
 
@@ -193,7 +212,11 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
 
     /// Makes the tables unless they are there, and refuses those of a newer release.
     async fn prepare(&self, sql: &Sql<'_, D>) -> Result<(), BackendError> {
-        let format = match self.client.query(sql.format()).await {
+        let format = || {
+            let own = self.dialect.replace(Verb::Format, sql.tables).and_then(|mut statements| statements.pop());
+            self.client.query(own.unwrap_or_else(|| sql.format()))
+        };
+        let format = match format().await {
             Ok(rows) if !rows.is_empty() => rows,
             Err(error) if matches!(error.kind(), BackendErrorKind::Unknown | BackendErrorKind::Busy) => {
                 return Err(self.failed(error));
@@ -202,7 +225,7 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
             _ => {
                 let create = self.dialect.replace(Verb::Create, sql.tables).unwrap_or_else(|| sql.create());
                 self.client.batch(create).await.map_err(|e| self.failed(e))?;
-                self.client.query(sql.format()).await.map_err(|e| self.failed(e))?
+                format().await.map_err(|e| self.failed(e))?
             }
         };
         let format = format.first().map(|row| row.int(0)).transpose().map_err(|e| self.failed(e))?;

@@ -2,16 +2,17 @@
 
 use super::Sql;
 use super::client::{Statement, Value};
-use super::dialect::{Column, SqlDialect};
+use super::dialect::{Among, Column, SqlDialect};
+use super::locks::RUN_KEY;
 use super::stage::one_of;
 use crate::run::{Pause, Registration};
 use crate::slot::JobName;
 
 /// How many forgotten jobs one call removes at most.
-const FORGET_AT_ONCE: usize = 16;
+pub(in crate::backend) const FORGET_AT_ONCE: usize = 16;
 
 /// How often forgotten jobs are looked for at most.
-const SWEEP_EVERY_MS: i64 = 60_000;
+pub(in crate::backend) const SWEEP_EVERY_MS: i64 = 60_000;
 
 impl<D: SqlDialect> Sql<'_, D> {
     /// Registers jobs, each named once; removes forgotten ones; reads all that is known of the registered ones.
@@ -78,25 +79,30 @@ impl<D: SqlDialect> Sql<'_, D> {
     fn forget(&self, touched: &JobName, forget_after: i64) -> Vec<Statement> {
         let (t, d) = (self.tables, self.dialect);
         let due = format!("abs(n.touched - coalesce((SELECT m.v FROM {} m WHERE m.k = 'swept'), 0)) >= ?", t.meta);
-        let which = format!(
-            "(SELECT f.job FROM (SELECT o.job FROM {jobs} n CROSS JOIN {jobs} o WHERE n.job = ? AND n.ident = '' AND {due} \
+        let old = format!(
+            "FROM {jobs} n CROSS JOIN {jobs} o WHERE n.job = ? AND n.ident = '' AND {due} \
              AND o.ident = '' AND o.paused_at IS NULL AND o.touched < n.touched - ? \
-             ORDER BY o.touched, o.job LIMIT {FORGET_AT_ONCE}) f)",
+             ORDER BY o.touched, o.job LIMIT {FORGET_AT_ONCE}",
             jobs = t.jobs,
         );
-        let gone = [
-            format!("DELETE FROM {} WHERE open_job IN {which}", t.runs),
-            // The others have ended attempts, which lead to them by their job.
-            format!(
-                "DELETE FROM {} WHERE (slot, job, id) IN (SELECT a.slot, a.job, a.id FROM {} a WHERE a.job IN {which})",
-                t.runs, t.attempts
-            ),
-            format!("DELETE FROM {} WHERE job IN {which}", t.attempts),
-            format!("DELETE FROM {} WHERE job IN {which}", t.jobs),
-        ];
         let sweep_every = Value::from(SWEEP_EVERY_MS.min(forget_after));
         let values = vec![touched.as_str().into(), sweep_every.clone(), forget_after.into()];
-        let mut statements: Vec<Statement> = gone.into_iter().map(|sql| Statement::new(sql, values.clone())).collect();
+        let gone = |table: &str, key: &[&str], keys: String| {
+            d.delete_among(Among::new(table, key, Statement::new(keys, values.clone())))
+        };
+        let lock = self.lock("o");
+        let by_job = |column: &str| format!("SELECT f.job AS {column} FROM (SELECT o.job {old}{lock}) f");
+        // Runs that are not open have ended attempts, which lead to them by their job.
+        let ended = format!(
+            "SELECT a.slot, a.job, a.id FROM (SELECT o.job {old}{lock}) f CROSS JOIN {} a WHERE a.job = f.job",
+            t.attempts
+        );
+        let mut statements = vec![
+            gone(&t.runs, &["open_job"], by_job("open_job")),
+            gone(&t.runs, RUN_KEY, ended),
+            gone(&t.attempts, &["job"], by_job("job")),
+            gone(&t.jobs, &["job"], by_job("job")),
+        ];
         let swept = format!(
             "INSERT INTO {meta} (k, v) SELECT 'swept', n.touched FROM {jobs} n \
              WHERE n.job = ? AND n.ident = '' AND {due} {conflict} v = {v}",

@@ -4,14 +4,15 @@ use super::Sql;
 use super::client::Statement;
 use super::dialect::{Column, SqlDialect};
 use super::stage::{FOUND, REQUEST};
+use super::tables::Tables;
 
 /// The format this release writes.
 pub(super) const FORMAT: i64 = 1;
 /// The newest format this release can work with: one more than it writes, so that a rolling deploy can go up and down.
-pub(super) const NEWEST: i64 = FORMAT + 1;
+pub(in crate::backend) const NEWEST: i64 = FORMAT + 1;
 
 /// The `id` of a record of skipped slots; a slot's run has the empty one, a manual run its token.
-pub(super) const SKIP_ID: &str = "skip";
+pub(in crate::backend) const SKIP_ID: &str = "skip";
 
 /// The runs, each with its latest attempt. By slot first: what falls due together lies together, so a batch of claims
 /// touches few pages.
@@ -69,7 +70,8 @@ const ATTEMPTS: &[(&str, Column, &str)] = &[
 ];
 
 /// The columns of an attempt that its run has while it is open.
-pub(super) const OPEN_ATTEMPT: &str = "job, id, slot, token, attempt, fence, reason, instance_id, claimed_at";
+pub(in crate::backend) const OPEN_ATTEMPT: &str =
+    "job, id, slot, token, attempt, fence, reason, instance_id, claimed_at";
 
 /// The jobs: with an empty `ident` the row whose lock makes claims take turns, otherwise `=` and a schedule identity.
 /// The columns of the [stage](super::stage), named `c_…`, follow: the scratch of the call that has the lock.
@@ -93,6 +95,12 @@ const JOBS: &[(&str, Column, &str)] = &[
 
 const META: &[(&str, Column, &str)] = &[("k", Column::Key, "NOT NULL"), ("v", Column::Int, "")];
 
+/// The statements that make the four tables, for a dialect whose [`Verb::Create`](super::Verb::Create) makes more than
+/// those. They may run any number of times, and by several instances at once.
+pub fn create_tables<D: SqlDialect>(tables: &Tables, dialect: &D) -> Vec<Statement> {
+    Sql { tables, dialect, apart: false }.create()
+}
+
 impl<D: SqlDialect> Sql<'_, D> {
     /// What makes the tables. It may run any number of times, and by several instances at once.
     pub(super) fn create(&self) -> Vec<Statement> {
@@ -100,12 +108,14 @@ impl<D: SqlDialect> Sql<'_, D> {
         let scratch: Vec<_> = [REQUEST, FOUND].concat().into_iter().filter(|(name, _)| *name != "job").collect();
         let scratch: Vec<_> = scratch.into_iter().map(|(name, kind)| (name, kind, "")).collect();
         let mut statements: Vec<String> = vec![
-            self.table(&t.runs, RUNS, "slot, job, id"),
-            self.table(&t.attempts, ATTEMPTS, "job, id, slot, token"),
-            self.table(&t.jobs, &[JOBS, &scratch].concat(), "job, ident"),
-            self.table(&t.meta, META, "k"),
-            self.dialect.open_index(t),
+            self.table(&t.runs, RUNS, "slot, job, id", self.dialect.open_key()),
+            self.table(&t.attempts, ATTEMPTS, "job, id, slot, token", None),
+            self.table(&t.jobs, &[JOBS, &scratch].concat(), "job, ident", None),
+            self.table(&t.meta, META, "k", None),
         ];
+        if self.dialect.open_key().is_none() {
+            statements.push(self.dialect.open_index(t));
+        }
         // Last, so that where a database commits each of these by itself, a format says that the rest is there.
         statements.push(format!(
             "INSERT INTO {} (k, v) VALUES ('format', {FORMAT}) {}",
@@ -115,16 +125,14 @@ impl<D: SqlDialect> Sql<'_, D> {
         statements.into_iter().map(|sql| Statement::new(sql, Vec::new())).collect()
     }
 
-    fn table(&self, name: &str, columns: &[(&str, Column, &str)], key: &str) -> String {
-        let columns: Vec<String> = columns
+    fn table(&self, name: &str, columns: &[(&str, Column, &str)], key: &str, more: Option<&str>) -> String {
+        let mut elements: Vec<String> = columns
             .iter()
             .map(|(column, kind, rest)| format!("{column} {} {rest}", self.dialect.column(*kind)).trim_end().to_owned())
             .collect();
-        format!(
-            "CREATE TABLE IF NOT EXISTS {name} ({}, PRIMARY KEY ({key})) {}",
-            columns.join(", "),
-            self.dialect.table_options()
-        )
+        elements.push(format!("PRIMARY KEY ({key})"));
+        elements.extend(more.map(str::to_owned));
+        format!("CREATE TABLE IF NOT EXISTS {name} ({}) {}", elements.join(", "), self.dialect.table_options())
     }
 
     /// Reads the format.

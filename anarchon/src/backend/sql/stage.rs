@@ -52,7 +52,7 @@ pub(super) const MANUAL: &str = "manual";
 pub(super) const EXCLUSIVE: &str = "exclusive";
 
 /// The values of one claim.
-pub(super) fn claim_values(claim: &RunClaim) -> Vec<Value> {
+pub(in crate::backend) fn claim_values(claim: &RunClaim) -> Vec<Value> {
     vec![
         claim.job.as_str().into(),
         claim.slot.ms().into(),
@@ -94,7 +94,7 @@ pub(super) fn manual_values(claim: &ManualClaim) -> Vec<Value> {
 }
 
 /// A duration as it is sent.
-pub(super) fn millis(duration: std::time::Duration) -> i64 {
+pub(in crate::backend) fn millis(duration: std::time::Duration) -> i64 {
     to_ms(duration).min(LONGEST_MS)
 }
 

@@ -6,6 +6,7 @@
 
 mod dialect;
 #[cfg(test)]
+#[cfg(feature = "testing")]
 mod tests;
 
 use std::time::Duration;

@@ -1,0 +1,244 @@
+//! PostgreSQL's way of saying things.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::functions::Functions;
+use crate::backend::sql::clients::{postgres_hex, postgres_literal};
+use crate::backend::sql::common::{claim_values, id_of, ident, millis};
+use crate::backend::sql::{Column, SqlDialect, Statement, Tables, Value, Verb, create_tables};
+use crate::run::{Beat, Finish, Registration, Release, RunClaim, RunKey, Trim};
+use crate::slot::Token;
+
+/// The wall clock in ms, rounded down. `now()` would be the time at which the message came, before any wait.
+const CLOCK: &str = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+/// The dialect of PostgreSQL 9.5 and later: each verb is one statement, which calls one function.
+///
+/// | since | what it uses |
+/// |---|---|
+/// | 9.4 | `unnest` of several arrays, `WITH ORDINALITY`, `to_regclass`, `to_regproc` |
+/// | 9.5 | `ON CONFLICT`, `SKIP LOCKED`, an alias in `INSERT` |
+/// | 12 | `plan_cache_mode`, where it is there |
+#[derive(Debug)]
+pub struct PostgresDialect {
+    clock: Cow<'static, str>,
+    functions: Mutex<Option<Arc<Functions>>>,
+}
+
+impl PostgresDialect {
+    /// The dialect with the server's own clock.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { clock: Cow::Borrowed(CLOCK), functions: Mutex::new(None) }
+    }
+
+    /// The dialect with another clock, for tests: an SQL expression that gives ms since the epoch.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn with_clock(self, clock: impl Into<Cow<'static, str>>) -> Self {
+        Self { clock: clock.into(), functions: Mutex::new(None) }
+    }
+
+    fn functions(&self, tables: &Tables) -> Arc<Functions> {
+        let mut made = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*made {
+            Some(functions) if functions.are_on(tables) => Arc::clone(functions),
+            _ => {
+                let functions = Arc::new(Functions::new(tables, &self.clock));
+                *made = Some(Arc::clone(&functions));
+                functions
+            }
+        }
+    }
+}
+
+impl Default for PostgresDialect {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clone for PostgresDialect {
+    fn clone(&self) -> Self {
+        Self { clock: self.clock.clone(), functions: Mutex::new(None) }
+    }
+}
+
+impl SqlDialect for PostgresDialect {
+    fn column(&self, column: Column) -> &str {
+        match column {
+            Column::Int => "bigint",
+            Column::Key => "text COLLATE \"C\"",
+            Column::Text => "text",
+        }
+    }
+
+    fn clock(&self) -> &str {
+        &self.clock
+    }
+
+    fn literal(&self, value: &Value) -> String {
+        postgres_literal(value)
+    }
+
+    /// Rows are written again where they lie: room for that in each page spares writes to indexes.
+    fn table_options(&self) -> &str {
+        "WITH (fillfactor = 70)"
+    }
+
+    fn replace(&self, verb: Verb<'_>, tables: &Tables) -> Option<Vec<Statement>> {
+        let f = self.functions(tables);
+        let text = match verb {
+            Verb::Claim([claim]) => {
+                let values: Vec<String> = claim_values(claim).iter().map(postgres_literal).collect();
+                format!("SELECT * FROM {}({})", f.claim, values.join(", "))
+            }
+            Verb::Claim(claims) => call(&f.claims, claims_arrays(claims)),
+            Verb::ClaimManual(claim) => {
+                let values = [
+                    claim.job.as_str().into(),
+                    claim.exclusive.into(),
+                    claim.token.to_string().into(),
+                    claim.instance.as_str().into(),
+                    millis(claim.lease).into(),
+                    claim.valid_until.into(),
+                ];
+                let values: Vec<String> = values.iter().map(postgres_literal).collect();
+                format!("SELECT * FROM {}({})", f.manual, values.join(", "))
+            }
+            Verb::Heartbeat(beats, _) => call(&f.beat, beat_arrays(beats)),
+            Verb::Finish(finishes) => call(&f.finish, finish_arrays(finishes)),
+            // As it is sent beside statements of the application's, it can do without the functions.
+            Verb::FinishWithin(..) => return None,
+            Verb::Release(releases) => call(&f.release, release_arrays(releases)),
+            Verb::Register(registrations, forget_after) => {
+                let mut arguments = registration_arrays(registrations);
+                arguments.push(postgres_literal(&forget_after.into()));
+                call(&f.enrol, arguments)
+            }
+            Verb::Trim(trims, _) => format!("SELECT 1 FROM {}({})", f.trim, trim_arguments(trims).join(", ")),
+            Verb::Active(jobs) => {
+                let names = texts(jobs.iter().map(|job| Some(job.as_str())));
+                call(&f.active, vec![if jobs.is_empty() { "NULL".to_owned() } else { names }])
+            }
+            Verb::Create => {
+                let statements: Vec<String> =
+                    create_tables(tables, self).into_iter().map(|statement| statement.sql.into_owned()).collect();
+                f.create(&statements)
+            }
+            Verb::Format => {
+                format!("SELECT m.v FROM {} m WHERE m.k = 'format' AND {}", tables.meta, f.are_there())
+            }
+        };
+        Some(vec![Statement::new(text, Vec::new())])
+    }
+}
+
+fn call(function: &str, arguments: Vec<String>) -> String {
+    format!("SELECT * FROM {function}({})", arguments.join(", "))
+}
+
+/// An array of integers.
+fn ints(values: impl Iterator<Item = Value>) -> String {
+    array(values, |array, value| match value {
+        Value::Int(int) => drop(write!(array, "{int}")),
+        _ => array.push_str("NULL"),
+    })
+}
+
+/// An array of texts in hexadecimal digits.
+fn texts<'a>(values: impl Iterator<Item = Option<&'a str>>) -> String {
+    array(values, |array, value| match value {
+        Some(text) => drop(write!(array, "\"{}\"", postgres_hex(text))),
+        None => array.push_str("NULL"),
+    })
+}
+
+/// An array of words of ours: whatever could end one is left out.
+fn words(values: impl Iterator<Item = String>) -> String {
+    array(values, |array, value| {
+        array.push('"');
+        array.extend(value.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')));
+        array.push('"');
+    })
+}
+
+fn array<T>(values: impl Iterator<Item = T>, mut write: impl FnMut(&mut String, T)) -> String {
+    let mut array = String::from("'{");
+    for (n, value) in values.enumerate() {
+        if n > 0 {
+            array.push(',');
+        }
+        write(&mut array, value);
+    }
+    array.push_str("}'");
+    array
+}
+
+/// The arrays that name attempts.
+fn attempts<'a>(attempts: impl Iterator<Item = (&'a RunKey, Token)> + Clone) -> Vec<String> {
+    vec![
+        texts(attempts.clone().map(|(run, _)| Some(run.job.as_str()))),
+        words(attempts.clone().map(|(run, _)| id_of(run))),
+        ints(attempts.clone().map(|(run, _)| run.slot.ms().into())),
+        words(attempts.map(|(_, token)| token.to_string())),
+    ]
+}
+
+fn claims_arrays(claims: &[RunClaim]) -> Vec<String> {
+    let columns: Vec<Vec<Value>> = claims.iter().map(claim_values).collect();
+    let int = |n: usize| ints(columns.iter().map(|values| values.get(n).cloned().unwrap_or(Value::Null)));
+    let idents: Vec<String> = claims.iter().map(|c| ident(&c.identity)).collect();
+    let mut arrays = vec![
+        texts(claims.iter().map(|c| Some(c.job.as_str()))),
+        int(1),
+        words(claims.iter().map(|c| c.kind.as_str().to_owned())),
+        words(claims.iter().map(|c| c.token.to_string())),
+        texts(claims.iter().map(|c| Some(c.instance.as_str()))),
+        texts(idents.iter().map(|ident| Some(ident.as_str()))),
+    ];
+    arrays.extend((6..15).map(int));
+    arrays
+}
+
+fn beat_arrays(beats: &[Beat]) -> Vec<String> {
+    let mut arrays = attempts(beats.iter().map(|beat| (&beat.run, beat.token)));
+    arrays.push(ints(beats.iter().map(|beat| millis(beat.lease).into())));
+    arrays
+}
+
+fn finish_arrays(finishes: &[Finish]) -> Vec<String> {
+    let mut arrays = attempts(finishes.iter().map(|finish| (&finish.run, finish.token)));
+    arrays.push(words(finishes.iter().map(|finish| finish.ending.status().as_str().to_owned())));
+    arrays.push(texts(finishes.iter().map(|finish| finish.ending.error())));
+    arrays.push(ints(finishes.iter().map(|finish| finish.last.into())));
+    arrays
+}
+
+fn release_arrays(releases: &[Release]) -> Vec<String> {
+    let mut arrays = attempts(releases.iter().map(|release| (&release.run, release.token)));
+    arrays.push(ints(releases.iter().map(|release| release.returned.into())));
+    arrays
+}
+
+fn registration_arrays(registrations: &[Registration]) -> Vec<String> {
+    let idents: Vec<String> = registrations.iter().map(|r| ident(&r.identity)).collect();
+    vec![
+        texts(registrations.iter().map(|r| Some(r.job.as_str()))),
+        texts(idents.iter().map(|ident| Some(ident.as_str()))),
+        texts(registrations.iter().map(|r| Some(&*r.fingerprint))),
+        texts(registrations.iter().map(|r| Some(r.instance.as_str()))),
+    ]
+}
+
+/// These trims share their retention.
+fn trim_arguments(trims: &[Trim]) -> Vec<String> {
+    let mut arguments = vec![texts(trims.iter().map(|trim| Some(trim.job.as_str())))];
+    if let Some(first) = trims.first() {
+        let (size, ttl) = (first.retention.size, first.retention.ttl.map(millis));
+        arguments.extend([size.into(), ttl.into(), millis(first.keep).into()].iter().map(postgres_literal));
+    }
+    arguments
+}

@@ -1,0 +1,58 @@
+-- A manual run, now: its slot is the time at which the job's row is locked.
+CREATE FUNCTION @name@(
+  p_job text, p_exclusive bigint, p_token text, p_instance text, p_lease bigint, p_valid bigint,
+  OUT o_job text, OUT o_did text, OUT o_now bigint, OUT o_status text, OUT o_until bigint, OUT o_max bigint,
+  OUT o_attempt bigint, OUT o_fence bigint, OUT o_reason text, OUT o_slot bigint, OUT o_ended text,
+  OUT o_other_slot bigint, OUT o_other_id text, OUT o_other_until bigint
+) @plpgsql@ AS $body$
+DECLARE
+  j record;
+BEGIN
+  o_job := p_job;
+  LOOP
+    SELECT l.fence, l.touched, (SELECT m.v FROM @meta@ m WHERE m.k = 'format') AS format
+    INTO j FROM @jobs@ l WHERE l.job = p_job AND l.ident = '' FOR UPDATE;
+    EXIT WHEN FOUND;
+    o_now := @clock@;
+    IF o_now > p_valid THEN
+      o_did := 'stale';
+      RETURN;
+    END IF;
+    INSERT INTO @jobs@ (job, ident, touched) VALUES (p_job, '', o_now) ON CONFLICT (job, ident) DO NOTHING;
+  END LOOP;
+  o_now := @clock@;
+  IF j.format > @newest@ THEN
+    o_did := 'newer';
+    RETURN;
+  ELSIF o_now > p_valid THEN
+    o_did := 'stale';
+    RETURN;
+  END IF;
+  PERFORM @close@(p_job, o_now, p_token);
+  -- The same packet again renews.
+  UPDATE @runs@ q SET until_ms = greatest(q.until_ms, o_now + p_lease)
+  FROM (SELECT w.slot FROM @runs@ w WHERE w.open_job = p_job AND w.id = p_token AND w.token = p_token
+    AND w.until_ms > o_now FOR UPDATE SKIP LOCKED) w
+  WHERE q.slot = w.slot AND q.job = p_job AND q.id = p_token
+  RETURNING q.slot, q.fence INTO o_slot, o_fence;
+  IF FOUND THEN
+    o_did := 'again manual';
+  ELSIF EXISTS (SELECT 1 FROM @runs@ q WHERE q.open_job = p_job AND q.id = p_token)
+    OR EXISTS (SELECT 1 FROM @attempts@ a WHERE a.job = p_job AND a.id = p_token)
+  THEN
+    o_did := 'ended manual';
+  ELSIF p_exclusive = 1 AND EXISTS (SELECT 1 FROM @runs@ q WHERE q.open_job = p_job AND q.counts = 1
+    AND q.status = 'running' AND q.until_ms > o_now)
+  THEN
+    o_did := 'manual overlap';
+  ELSE
+    o_did := 'manual';
+    o_slot := o_now;
+    o_fence := greatest(j.fence + 1, o_now);
+    UPDATE @jobs@ l SET fence = o_fence, touched = greatest(l.touched, o_now) WHERE l.job = p_job AND l.ident = '';
+    INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, last_token, fence, reason, instance_id,
+      claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts)
+    VALUES (o_now, p_job, p_token, 'running', p_job, 1, p_token, p_token, o_fence, 'manual', p_instance,
+      o_now, o_now + p_lease, 1, NULL, 0, p_exclusive);
+  END IF;
+END $body$

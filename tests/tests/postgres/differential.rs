@@ -1,0 +1,40 @@
+//! Random calls, answered as the rules in Rust answer them.
+
+use anarchon::Backend as _;
+use anarchon::backend::PostgresDialect;
+use anarchon::backend::sql::SqlBackend;
+use anarchon::backend::sql::clients::SqlxPostgres;
+use anarchon::testing::differential::{HAND_CLOCK, play};
+use tests::servers::Database;
+
+use crate::place::{POOLED_1_24, Place, V15, V18};
+
+const STEPS: u64 = 6_000;
+
+async fn play_at(place: Place, first_seed: u64) {
+    let databases: Vec<Option<Database>> = (0..8).map(|_| place.database()).collect();
+    let Some(databases) = databases.into_iter().collect::<Option<Vec<_>>>() else { return };
+    play(first_seed, STEPS, async |seed| {
+        let database = &databases[usize::try_from(seed - first_seed).expect("a small number")];
+        let dialect = PostgresDialect::new().with_clock(HAND_CLOCK);
+        let store = SqlBackend::new("postgres", SqlxPostgres::at(database.url()), dialect);
+        store.connect().await.expect("a connection");
+        store
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn postgres_15_answers_as_the_rules_do() {
+    play_at(V15, 1).await;
+}
+
+#[tokio::test]
+async fn postgres_18_answers_as_the_rules_do() {
+    play_at(V18, 1001).await;
+}
+
+#[tokio::test]
+async fn postgres_behind_a_pooler_answers_as_the_rules_do() {
+    play_at(POOLED_1_24, 2001).await;
+}
