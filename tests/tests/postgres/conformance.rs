@@ -8,3 +8,7 @@ anarchon::lease_conformance!(pgbouncer_1_18, || POOLED_1_18.schema());
 anarchon::lease_conformance!(pgbouncer_1_24, || POOLED_1_24.schema());
 anarchon::history_by_age_conformance!(by_age_on_postgres_15, || V15.schema());
 anarchon::history_by_age_conformance!(by_age_on_postgres_18, || V18.schema());
+anarchon::transactional_finish_conformance!(within_on_postgres_15, || V15.schema());
+anarchon::transactional_finish_conformance!(within_on_postgres_18, || V18.schema());
+anarchon::transactional_finish_conformance!(within_behind_pgbouncer_1_18, || POOLED_1_18.schema());
+anarchon::transactional_finish_conformance!(within_behind_pgbouncer_1_24, || POOLED_1_24.schema());

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use anarchon::PostgresBackend;
-use anarchon::testing::conformance::Fixture;
-use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, raw_sql};
+use anarchon::testing::conformance::{Fixture, Transactions};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, PgPool, Transaction, raw_sql};
 use tests::servers::{Database, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion};
 
 /// A server, or a pooler before one.
@@ -96,4 +96,25 @@ pub(crate) async fn run(url: &str, sql: impl Into<String>) {
     let mut connection = PgConnection::connect(url).await.expect("a connection");
     connection.execute(raw_sql(AssertSqlSafe(sql.into()))).await.expect("the statements run");
     connection.close().await.expect("a close");
+}
+
+impl Schema {
+    async fn begun(&self, with: &'static str) -> Transaction<'static, sqlx::Postgres> {
+        let pool = PgPool::connect(self.url()).await.expect("a pool of the application's");
+        pool.begin_with(with).await.expect("a transaction")
+    }
+}
+
+impl Transactions for Schema {
+    type Db = sqlx::Postgres;
+
+    const LOCKS_ROWS: bool = true;
+
+    async fn begin(&self) -> Transaction<'static, sqlx::Postgres> {
+        self.begun("BEGIN ISOLATION LEVEL READ COMMITTED").await
+    }
+
+    async fn begin_stricter(&self) -> Option<Transaction<'static, sqlx::Postgres>> {
+        Some(self.begun("BEGIN ISOLATION LEVEL REPEATABLE READ").await)
+    }
 }

@@ -110,6 +110,8 @@ impl SqlDialect for PostgresDialect {
             }
             Verb::Heartbeat(beats, _) => call(&f.beat, beat_arrays(beats)),
             Verb::Finish(finishes) => call(&f.finish, finish_arrays(finishes)),
+            // As it is sent beside statements of the application's, it can do without the functions.
+            Verb::FinishWithin(..) => return None,
             Verb::Release(releases) => call(&f.release, release_arrays(releases)),
             Verb::Register(registrations, forget_after) => {
                 let mut arguments = registration_arrays(registrations);
@@ -121,8 +123,6 @@ impl SqlDialect for PostgresDialect {
                 let names = texts(jobs.iter().map(|job| Some(job.as_str())));
                 call(&f.active, vec![if jobs.is_empty() { "NULL".to_owned() } else { names }])
             }
-            // It goes by the user's own connection, who may not be allowed to call what the tables' owner made.
-            Verb::FinishWithin(..) => return None,
             Verb::Create => {
                 let statements: Vec<String> =
                     create_tables(tables, self).into_iter().map(|statement| statement.sql.into_owned()).collect();

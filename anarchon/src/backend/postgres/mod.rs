@@ -17,6 +17,7 @@ use tokio::sync::{Mutex, OnceCell};
 
 pub use self::dialect::PostgresDialect;
 use super::sql::clients::SqlxPostgres;
+use super::sql::common::Wording;
 use super::sql::{DEFAULT_TABLE, SqlBackend, SqlClient as _, Statement, Tables, TransactionalFinish};
 use super::{Backend, FinishIn, HistoryByAge, LeaseBackend, Leases, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
@@ -227,14 +228,25 @@ impl Backend for PostgresBackend {
     }
 
     fn transactional_finish(&self) -> Option<TransactionalFinish<'_>> {
-        // Its tables are known once it has connected.
-        self.store.get().map(TransactionalFinish::new::<sqlx::Postgres, _, _>)
+        Some(TransactionalFinish::worded::<sqlx::Postgres>(self))
     }
 
     async fn close(&self) {
         self.client.close().await;
     }
 }
+
+/// Asked for before the schema is known, and used when it is.
+impl Wording for PostgresBackend {
+    fn text(&self, finish: &Finish, mark: i64) -> Result<String, BackendError> {
+        match self.store.get() {
+            Some(store) => store.text(finish, mark),
+            None => Err(BackendError::new(NAME, BackendErrorKind::Refused, "it has not connected yet")),
+        }
+    }
+}
+
+impl FinishIn<sqlx::Postgres> for PostgresBackend {}
 
 impl LeaseBackend for PostgresBackend {
     async fn claim(&self, claim: &RunClaim) -> Result<Timed<ClaimOutcome>, BackendError> {
@@ -284,5 +296,3 @@ impl LeaseBackend for PostgresBackend {
 }
 
 impl HistoryByAge for PostgresBackend {}
-
-impl FinishIn<sqlx::Postgres> for PostgresBackend {}

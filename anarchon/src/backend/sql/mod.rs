@@ -31,6 +31,7 @@ mod tables;
 pub(in crate::backend) mod common {
     pub(in crate::backend) use super::answer::id_of;
     pub(in crate::backend) use super::claim::TOUCH_MS;
+    pub(in crate::backend) use super::finish::Wording;
     pub(in crate::backend) use super::history::TRIM_AT_ONCE;
     pub(in crate::backend) use super::ident;
     pub(in crate::backend) use super::register::{FORGET_AT_ONCE, SWEEP_EVERY_MS};

@@ -14,6 +14,7 @@ use crate::slot::Token;
 /// What the handler of a won attempt is given.
 async fn finish_of<F: Transactions>(fixture: &F, won: &Won) -> Finish<F::Db> {
     let store = AnyStrength::<Leases>::erase(fixture.backend().await);
+    store.connect().await.expect("the store can be reached");
     Finish::of_attempt(won.run.clone(), won.token, won.instance.clone(), Arc::clone(&store))
 }
 

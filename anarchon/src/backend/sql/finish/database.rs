@@ -55,7 +55,8 @@ macro_rules! finish_database {
             async fn send(connection: &mut Self::Connection, text: String) -> Result<Vec<Said>, sqlx::Error> {
                 let rows = sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(connection).await?;
                 let said = |row: &<sqlx::$database as sqlx::Database>::Row| match row.len() {
-                    1 => row.try_get_unchecked(0).map(Said::Isolation),
+                    // A variable comes alone, or with its name before it.
+                    1 | 2 => row.try_get_unchecked(row.len() - 1).map(Said::Isolation),
                     _ => Ok(Said::Marked {
                         now: row.try_get_unchecked::<i64, _>(2)? == 1,
                         status: row.try_get_unchecked(3)?,
@@ -69,17 +70,6 @@ macro_rules! finish_database {
             }
         }
     };
-}
-
-#[cfg(feature = "postgres")]
-finish_database!(Postgres, Some("SHOW transaction_isolation"), other_fault);
-
-#[cfg(feature = "mysql")]
-finish_database!(MySql, Some("SELECT @@transaction_isolation"), other_fault);
-
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-fn other_fault(error: sqlx::Error) -> FinishError {
-    FinishError::Database(Box::new(error))
 }
 
 // Its transactions see one state and write on nothing else, so there is no isolation to ask for.
@@ -102,5 +92,25 @@ fn sqlite_fault(error: sqlx::Error) -> FinishError {
         },
         Some(8) => FinishError::CannotWrite { hint: "the database, or this connection to it, is read-only", source },
         _ => FinishError::Database(source),
+    }
+}
+
+#[cfg(feature = "postgres")]
+finish_database!(Postgres, Some("SELECT current_setting('transaction_isolation')"), server_fault);
+
+// The variable's name differs between MySQL and MariaDB. It is the session's level; that of one transaction alone cannot be
+// asked for.
+#[cfg(feature = "mysql")]
+finish_database!(MySql, Some("SHOW SESSION VARIABLES LIKE 't%\\_isolation'"), server_fault);
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+fn server_fault(error: sqlx::Error) -> FinishError {
+    // The code that the SQL standard gives to it.
+    let is_it =
+        matches!(&error, sqlx::Error::Database(database) if database.code().is_some_and(|code| code == "25006"));
+    let source: BoxError = Box::new(error);
+    match is_it {
+        true => FinishError::CannotWrite { hint: "it was begun as a read-only one", source },
+        false => FinishError::Database(source),
     }
 }

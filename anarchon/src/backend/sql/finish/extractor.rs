@@ -77,7 +77,7 @@ pub enum FinishError {
     /// The transaction's isolation level is not READ COMMITTED. A stricter one can see a state of the run that is over,
     /// and locks more rows than its own.
     #[error(
-        "the transaction's isolation level is {found}, and must be READ COMMITTED (`SET TRANSACTION ISOLATION LEVEL READ COMMITTED`)"
+        "the transaction's isolation level is {found}, and must be READ COMMITTED; on MySQL that of its session counts (`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`)"
     )]
     Isolation {
         /// The level as the database names it.

@@ -42,6 +42,12 @@ impl<'a> TransactionalFinish<'a> {
         Self { database: TypeId::of::<Db>(), store }
     }
 
+    /// The same for a store that is made later than this is asked for.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "no other store is made later"))]
+    pub(in crate::backend) fn worded<Db: 'static>(store: &'a dyn Wording) -> Self {
+        Self { database: TypeId::of::<Db>(), store }
+    }
+
     /// The database of sqlx, by its type.
     pub(crate) fn database(&self) -> TypeId {
         self.database
@@ -57,7 +63,7 @@ impl<'a> TransactionalFinish<'a> {
 }
 
 #[cfg_attr(not(feature = "_sqlx"), allow(dead_code, reason = "no store that is compiled in has a use for it"))]
-trait Wording: Send + Sync {
+pub(in crate::backend) trait Wording: Send + Sync {
     fn text(&self, finish: &run::Finish, mark: i64) -> Result<String, BackendError>;
 }
 
