@@ -16,6 +16,12 @@ use tests::servers::{Database, MariaDb};
 /// A database of a test's own, if there is a server.
 struct OwnDatabase(Option<Database>);
 
+impl OwnDatabase {
+    fn url(&self) -> &str {
+        self.0.as_ref().expect("a database").url()
+    }
+}
+
 impl Fixture for OwnDatabase {
     type Backend = MySqlBackend;
 
@@ -24,7 +30,7 @@ impl Fixture for OwnDatabase {
     }
 
     async fn backend(&self) -> MySqlBackend {
-        MySqlBackend::new(self.0.as_ref().expect("a database").url())
+        MySqlBackend::new(self.url())
     }
 }
 
@@ -32,7 +38,7 @@ impl OwnDatabase {
     async fn begun(&self, level: &'static str) -> Transaction<'static, MySql> {
         let pool = MySqlPoolOptions::new()
             .after_connect(move |connection, _| Box::pin(async move { connection.execute(level).await.map(|_| ()) }));
-        let pool = pool.connect(self.0.url()).await.expect("a pool of the application's");
+        let pool = pool.connect(self.url()).await.expect("a pool of the application's");
         pool.begin().await.expect("a transaction")
     }
 }
