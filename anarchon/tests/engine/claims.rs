@@ -123,13 +123,13 @@ async fn a_won_claim_whose_answer_came_too_late_for_its_lease_is_not_started() {
 async fn due_jobs_go_in_batches_and_their_ends_together() {
     let (world, log) = (World::new(), Log::default());
     let a = world.instance("a").await;
-    for job in 0..200 {
+    for job in 0..800 {
         let handler = work(&world, &log, ms(50));
         a.scheduler.every(format!("job {job:03}"), "1h", handler).jitter("0s").add().await.unwrap();
     }
     world.advance(secs(3605)).await;
-    assert_eq!(log.of("end").len(), 200);
-    assert_eq!(a.client.sizes(Verb::Claim), [64, 64, 64, 8]);
+    assert_eq!(log.of("end").len(), 800);
+    assert_eq!(a.client.sizes(Verb::Claim), [256, 256, 256, 32]);
     assert!(a.client.calls(Verb::Finish) <= 3, "{:?}", a.client.sizes(Verb::Finish));
 }
 
