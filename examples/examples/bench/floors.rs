@@ -157,8 +157,10 @@ async fn sqlite(pool: &SqlitePool, op: Op, index: usize, slot: i64) -> Fallible<
         Op::Many => {
             let rows: Vec<_> = (0..MANY).map(|row| (format!("{job}-{row:03}"), Token::random().to_string())).collect();
             let many = "INSERT INTO bench_bare SELECT value ->> 0, ?, value ->> 1 FROM json_each(?) WHERE true \
-                        ON CONFLICT DO NOTHING";
-            sqlx::query(many).bind(slot).bind(serde_json::to_string(&rows)?).execute(pool).await?;
+                        ON CONFLICT DO NOTHING RETURNING job";
+            // Which of them were won has to be told.
+            let won = sqlx::query(many).bind(slot).bind(serde_json::to_string(&rows)?).fetch_all(pool).await?;
+            debug_assert_eq!(won.len(), MANY);
         }
     }
     Ok(())
@@ -187,8 +189,9 @@ async fn postgres(pool: &PgPool, op: Op, index: usize, slot: i64) -> Fallible<()
             let jobs: Vec<String> = (0..MANY).map(|row| format!("{job}-{row:03}")).collect();
             let tokens: Vec<String> = (0..MANY).map(|_| Token::random().to_string()).collect();
             let many = "INSERT INTO bench_bare SELECT job, $2, token FROM unnest($1::text[], $3::text[]) u (job, token) \
-                        ON CONFLICT DO NOTHING";
-            sqlx::query(many).bind(jobs).bind(slot).bind(tokens).execute(pool).await?;
+                        ON CONFLICT DO NOTHING RETURNING job";
+            let won = sqlx::query(many).bind(jobs).bind(slot).bind(tokens).fetch_all(pool).await?;
+            debug_assert_eq!(won.len(), MANY);
         }
     }
     Ok(())
