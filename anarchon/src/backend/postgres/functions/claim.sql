@@ -22,23 +22,25 @@ BEGIN
   o_job := p_job;
   -- What is lost for certain is answered without a lock, which would have to be written and synced. The clock is read
   -- after the state, so that nothing is called alive that is over.
-  SELECT q.status, q.open_job, q.until_ms, q.token,
-    (SELECT a.status FROM @attempts@ a WHERE a.job = p_job AND a.id = '' AND a.slot = p_slot AND a.token = p_token) AS ended,
-    (SELECT l.touched FROM @jobs@ l WHERE l.job = p_job AND l.ident = '') AS touched,
-    (SELECT min(o.until_ms) FROM @runs@ o WHERE o.open_job = p_job) AS next_end,
-    EXISTS (SELECT 1 FROM @jobs@ f WHERE f.job = p_job AND f.ident = p_ident)
-      AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@ AS known
-  INTO own FROM @runs@ q WHERE q.slot = p_slot AND q.job = p_job AND q.id = '';
-  has_run := FOUND;
-  o_now := @clock@;
-  IF has_run AND own.known AND own.touched >= o_now - @touch@ AND coalesce(own.next_end > o_now, true)
-    AND o_now BETWEEN p_slot AND p_valid AND (own.open_job IS NULL OR own.token IS DISTINCT FROM p_token)
-  THEN
-    o_did := CASE WHEN own.ended IS NOT NULL THEN 'ended' WHEN own.open_job IS NULL THEN 'done' ELSE 'running' END;
-    o_ended := own.ended;
-    o_status := own.status;
-    o_until := own.until_ms;
-    RETURN;
+  PERFORM 1 FROM @runs@ q WHERE q.slot = p_slot AND q.job = p_job AND q.id = '';
+  IF FOUND THEN
+    SELECT q.status, q.open_job, q.until_ms, q.token,
+      (SELECT a.status FROM @attempts@ a WHERE a.job = p_job AND a.id = '' AND a.slot = p_slot AND a.token = p_token) AS ended,
+      (SELECT l.touched FROM @jobs@ l WHERE l.job = p_job AND l.ident = '') AS touched,
+      (SELECT min(o.until_ms) FROM @runs@ o WHERE o.open_job = p_job) AS next_end,
+      EXISTS (SELECT 1 FROM @jobs@ f WHERE f.job = p_job AND f.ident = p_ident)
+        AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@ AS known
+    INTO own FROM @runs@ q WHERE q.slot = p_slot AND q.job = p_job AND q.id = '';
+    o_now := @clock@;
+    IF own.known AND own.touched >= o_now - @touch@ AND coalesce(own.next_end > o_now, true)
+      AND o_now BETWEEN p_slot AND p_valid AND (own.open_job IS NULL OR own.token IS DISTINCT FROM p_token)
+    THEN
+      o_did := CASE WHEN own.ended IS NOT NULL THEN 'ended' WHEN own.open_job IS NULL THEN 'done' ELSE 'running' END;
+      o_ended := own.ended;
+      o_status := own.status;
+      o_until := own.until_ms;
+      RETURN;
+    END IF;
   END IF;
 
   LOOP
