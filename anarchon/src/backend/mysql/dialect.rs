@@ -44,7 +44,9 @@ fn led_to(among: &Among<'_>) -> String {
     let Among { table, alias, key, keys, lock } = among;
     let named = if alias == table { String::new() } else { format!(" {alias}") };
     let on: Vec<String> = key.iter().map(|column| format!("{alias}.{column} = led.{column}")).collect();
-    format!("({} {APART}{lock}) led STRAIGHT_JOIN {table}{named} ON {}", keys.sql, on.join(" AND "))
+    // By its key: a small table would be gone through instead, waiting for rows that were to be passed over.
+    let key = "FORCE INDEX (PRIMARY)";
+    format!("({} {APART}{lock}) led STRAIGHT_JOIN {table}{named} {key} ON {}", keys.sql, on.join(" AND "))
 }
 
 impl SqlDialect for MySqlDialect {
