@@ -224,33 +224,42 @@ pub async fn a_late_commit_and_a_takeover_exclude_each_other<F: Transactions>(fi
     }
 }
 
-/// Where a transaction locks rows, and not the whole database, all others go on while it is open.
-pub async fn an_open_transaction_holds_up_nobody_else<F: Transactions>(fixture: &F) {
+/// Where a transaction locks rows, and not the whole database, other runs are renewed while it is open.
+pub async fn an_open_transaction_holds_up_no_beat<F: Transactions>(fixture: &F) {
     if !F::LOCKS_ROWS {
         return;
     }
     let client = Client::new(fixture).await;
     let claim = |ms| RunClaim { overlap: Overlap::Allow, ..client.scheduled(client.ago(ms)) };
-    // Long enough for what comes before it is over.
-    let lease = Duration::from_secs(5);
-    let locked = client.win(&RunClaim { lease, ..claim(2000) }).await;
+    let (locked, free) = (client.win(&claim(2000)).await, client.win(&claim(1000)).await);
     let finish = finish_of(fixture, &locked).await;
     let mut transaction = fixture.begin().await;
     finish.commit_with(&mut transaction).await.expect("it is ours");
-
     assert_eq!(client.beat(&locked, LONG).await, BeatOutcome::Locked);
-    let free = client.win(&claim(1000)).await;
     let beats = [&locked, &free].map(|won| Beat::new(won.run.clone(), won.token, LONG));
     let answers = client.store.heartbeat_many(&beats).await.into_iter();
     let answers: Vec<BeatOutcome> = answers.map(|answer| answer.expect("a beat waits for no row").value).collect();
     assert_eq!(answers, [BeatOutcome::Locked, BeatOutcome::Alive]);
-    client.pass(lease).await;
+    client.end(&free, Ending::Done).await;
+    transaction.commit().await.expect("a commit");
+    assert_eq!(client.status(&locked).await, AttemptStatus::Done);
+}
+
+/// Nor do claims and trims of the job wait, and the run counts as alive though its lease is over.
+pub async fn an_open_transaction_holds_up_no_claim<F: Transactions>(fixture: &F) {
+    if !F::CLAIMS_PASS_LOCKED {
+        return;
+    }
+    let client = Client::new(fixture).await;
+    let claim = |ms| RunClaim { overlap: Overlap::Allow, ..client.scheduled(client.ago(ms)) };
+    let locked = client.win_and_die(&claim(2000)).await;
+    let finish = finish_of(fixture, &locked).await;
+    let mut transaction = fixture.begin().await;
+    finish.commit_with(&mut transaction).await.expect("nobody else has it");
+    let free = client.win(&claim(1000)).await;
     let takeover = RunClaim { overlap: Overlap::Allow, ..client.takeover(locked.run.slot) };
     let asked = client.claim(&takeover).await;
-    assert!(
-        matches!(asked, ClaimOutcome::Running { .. }),
-        "a locked run is alive, though its lease is over: {asked:?}"
-    );
+    assert!(matches!(asked, ClaimOutcome::Running { .. }), "{asked:?}");
     client.end(&free, Ending::Done).await;
     client.trim(&Trim::new(client.job.clone(), crate::option::Retention::new(1, None), Duration::ZERO)).await;
     transaction.commit().await.expect("a commit");
