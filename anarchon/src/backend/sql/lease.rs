@@ -104,18 +104,29 @@ impl<D: SqlDialect> Sql<'_, D> {
     /// did from what an earlier one did.
     #[cfg_attr(not(feature = "_sqlx"), allow(dead_code, reason = "no store that is compiled in has a use for it"))]
     pub(super) fn finish_within(&self, finish: &Finish, mark: i64) -> Vec<Statement> {
-        let mut values = vec![mark.into()];
-        values.extend(run(&finish.run).into_iter().chain([finish.token.to_string().into()]));
-        let lock = format!(
-            "UPDATE {runs} AS r SET mark = ? WHERE {matching}",
-            runs = self.tables.runs,
-            matching = self.matching("r", ATTEMPT, 1),
+        let (t, clock) = (self.tables, self.dialect.clock());
+        let attempt = || run(&finish.run).into_iter().chain([finish.token.to_string().into()]);
+        let matching = self.matching("r", ATTEMPT, 1);
+        let lock = format!("UPDATE {runs} AS r SET mark = ? WHERE {matching}", runs = t.runs);
+        let history = format!(
+            "INSERT INTO {attempts} ({OPEN_ATTEMPT}, ended_at, status, error, note) \
+             SELECT r.job, r.id, r.slot, r.token, r.attempt, r.fence, r.reason, r.instance_id, r.claimed_at, {clock}, \
+             'done', NULL, NULL FROM {runs} r WHERE {matching}",
+            attempts = t.attempts,
+            runs = t.runs,
         );
-        let mut statements = vec![Statement::new(lock, values)];
-        statements.extend(self.end(&[finish]));
+        let done = format!(
+            "UPDATE {runs} AS r SET status = 'done', open_job = NULL, until_ms = {clock}, last_ended = 'done', \
+             token = NULL WHERE {matching}",
+            runs = t.runs,
+        );
         let what = "CASE WHEN r.mark = ? THEN 1 ELSE 0 END, a.status";
-        statements.push(self.read_back(std::iter::once((&finish.run, finish.token)), 1, what, vec![mark.into()]));
-        statements
+        vec![
+            Statement::new(lock, [mark.into()].into_iter().chain(attempt()).collect()),
+            Statement::new(history, attempt().collect()),
+            Statement::new(done, attempt().collect()),
+            self.read_back(std::iter::once((&finish.run, finish.token)), 1, what, vec![mark.into()]),
+        ]
     }
 
     /// Which rows of a table are among `size` requests.

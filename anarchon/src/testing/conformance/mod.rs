@@ -98,6 +98,10 @@ pub trait Transactions: Fixture<Backend: crate::backend::FinishIn<Self::Db>> {
     /// Whether a transaction locks the rows that it writes, and leaves others to other writers.
     const LOCKS_ROWS: bool;
 
+    /// Whether claims pass over a run whose end is not committed yet, and answer that it is running. Where not, they are
+    /// answered "busy" and sent again.
+    const CLAIMS_PASS_LOCKED: bool = Self::LOCKS_ROWS;
+
     /// A transaction on the same database, begun on a connection that is not the store's.
     fn begin(&self) -> impl Future<Output = sqlx::Transaction<'static, Self::Db>> + Send;
 
@@ -399,7 +403,8 @@ macro_rules! transactional_finish_conformance {
                 an_end_unless_done_finds_what_was_committed
                 a_manual_run_can_be_committed
                 a_late_commit_and_a_takeover_exclude_each_other
-                an_open_transaction_holds_up_nobody_else
+                an_open_transaction_holds_up_no_beat
+                an_open_transaction_holds_up_no_claim
                 a_stricter_isolation_is_refused
             }
         }
