@@ -54,7 +54,31 @@ impl FromEnv for AnyBackend {
     fn from_env() -> Result<Self, Error> {
         match std::env::var("ANARCHON_STORE") {
             Ok(url) if !url.trim().is_empty() => Self::connect(url.trim()),
-            _ => local_default(std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()),
+            _ => {
+                let file = Self::connect("sqlite:./anarchon.db");
+                local_default(std::env::var_os("KUBERNETES_SERVICE_HOST").is_some(), "ANARCHON_STORE", file)
+            }
+        }
+    }
+}
+
+/// The file that `DATABASE_URL` names, or `./anarchon.db`.
+#[cfg(feature = "sqlite")]
+#[diagnostic::do_not_recommend]
+impl FromEnv for crate::backend::SqliteBackend {
+    fn from_env() -> Result<Self, Error> {
+        match std::env::var("DATABASE_URL") {
+            Ok(url) if url.trim().starts_with("sqlite:") || url.trim().starts_with("file:") => {
+                Ok(Self::new(url.trim()))
+            }
+            Ok(url) if !url.trim().is_empty() => {
+                Err(Error::Url("DATABASE_URL names no SQLite file; write `sqlite:/path/to/file.db`".to_owned()))
+            }
+            _ => local_default(
+                std::env::var_os("KUBERNETES_SERVICE_HOST").is_some(),
+                "DATABASE_URL",
+                Ok(Self::default()),
+            ),
         }
     }
 }
@@ -83,19 +107,19 @@ impl FromEnv for crate::backend::LibsqlBackend {
     }
 }
 
-fn local_default(in_kubernetes: bool) -> Result<AnyBackend, Error> {
+fn local_default<B>(in_kubernetes: bool, variable: &str, file: Result<B, Error>) -> Result<B, Error> {
     if in_kubernetes {
-        return Err(Error::Url(
-            "ANARCHON_STORE is not set, and under Kubernetes a file is no shared store: each pod would run every job; \
-             set ANARCHON_STORE to a store that all pods reach"
-                .to_owned(),
-        ));
+        return Err(Error::Url(format!(
+            "{variable} is not set, and under Kubernetes a file is no shared store: each pod would run every job; set it \
+             to a store that all pods reach"
+        )));
     }
-    let backend = AnyBackend::connect("sqlite:./anarchon.db")?;
-    notice(
-        "the store is the file ./anarchon.db, local to this machine; instances on other machines need ANARCHON_STORE",
-    );
-    Ok(backend)
+    let file = file?;
+    notice(&format!(
+        "the store is the file ./anarchon.db, local to this machine; {variable} names another one, which instances on \
+         other machines need"
+    ));
+    Ok(file)
 }
 
 /// A line for whoever started the program: to the log, or to standard error when nobody listens to the log.
@@ -202,5 +226,25 @@ impl Signals {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_no_store_for_pods_and_its_variable_is_named() {
+        let error = local_default(true, "DATABASE_URL", Ok(())).unwrap_err().to_string();
+        assert!(error.contains("DATABASE_URL") && error.contains("Kubernetes"), "{error}");
+        assert!(local_default(false, "DATABASE_URL", Ok(())).is_ok());
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[test]
+    fn each_store_of_this_crate_finds_itself() {
+        fn finds_itself<B: FromEnv>() {}
+        finds_itself::<crate::backend::SqliteBackend>();
+        finds_itself::<AnyBackend>();
     }
 }
