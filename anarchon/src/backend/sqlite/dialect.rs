@@ -27,9 +27,10 @@ impl SqliteDialect {
         Self { sessions: false, ..self }
     }
 
-    /// The dialect with another clock: an SQL expression that gives ms since the epoch.
-    #[cfg(test)]
-    pub(crate) fn with_clock(self, clock: impl Into<Cow<'static, str>>) -> Self {
+    /// The dialect with another clock, for tests: an SQL expression that gives ms since the epoch.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn with_clock(self, clock: impl Into<Cow<'static, str>>) -> Self {
         Self { clock: clock.into(), ..self }
     }
 }

@@ -5,7 +5,7 @@
 //! power cut the last moments may be missing, as the write-ahead log is not synced at each commit. SQLite 3.35 or newer.
 
 mod dialect;
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests;
 
 use std::time::Duration;

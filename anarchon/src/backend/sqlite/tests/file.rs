@@ -6,13 +6,14 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{Connection as _, SqlitePool};
 
-use super::support::{Directory, Random, set_clock, store_at};
+use super::support::{Directory, Random, store_at};
 use crate::backend::sql::{SqlClient as _, Statement};
 use crate::backend::{AnyBackend, Backend as _, LeaseBackend as _, SqliteBackend, SqliteDialect};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::option::{Overlap, Retention};
 use crate::run::{Beat, BeatOutcome, ClaimOutcome, Ending, Finish, Record, Registration, RunClaim, SkipReason, Trim};
 use crate::slot::{InstanceId, JobName, Slot, Token};
+use crate::testing::differential::HandClocked as _;
 
 fn job(name: &str) -> JobName {
     JobName::new(name).unwrap()
@@ -205,7 +206,7 @@ async fn an_error_in_the_middle_is_taken_back() {
     ];
     let error = backend.client().batch(bad.to_vec()).await.unwrap_err();
     assert_eq!(error.kind(), BackendErrorKind::Refused);
-    set_clock(&backend, 1_000_001).await;
+    backend.set_clock(1_000_001).await;
     let half = Statement::new("SELECT 1 FROM anarchon_runs_meta WHERE k = 'half'", Vec::new());
     assert!(backend.client().query(half).await.unwrap().is_empty());
 }
@@ -397,7 +398,7 @@ async fn an_ended_lease_is_lost_and_not_revived() {
     backend.claim(&asked).await.unwrap();
     let beat = Beat::new(asked.key(), asked.token, Duration::from_secs(15));
     assert_eq!(backend.heartbeat(&beat).await.unwrap().value, BeatOutcome::Alive);
-    set_clock(&backend, 1_015_000).await;
+    backend.set_clock(1_015_000).await;
     assert_eq!(backend.heartbeat(&beat).await.unwrap().value, BeatOutcome::Lost);
     let active = backend.active(&[]).await.unwrap().value;
     assert_eq!(active.len(), 1);
@@ -435,7 +436,7 @@ async fn a_trim_works_in_small_steps_and_keeps_the_mark() {
         backend.claim(&asked).await.unwrap();
         backend.finish(&Finish::new(asked.key(), asked.token, Ending::Done, instance("one"), 0)).await.unwrap();
     }
-    set_clock(&backend, 20_000_000).await;
+    backend.set_clock(20_000_000).await;
     let trim = [Trim::new(job("a"), Retention::new(10, None), Duration::ZERO)];
     backend.trim(&trim).await.unwrap();
     let left = backend.history(&job("a"), 10_000).await.unwrap().len();
@@ -459,7 +460,7 @@ async fn a_forgotten_job_goes_with_all_that_is_left_of_it() {
             backend.finish(&Finish::new(asked.key(), asked.token, Ending::Done, instance("one"), 0)).await.unwrap();
         }
     }
-    set_clock(&backend, 9_000_000).await;
+    backend.set_clock(9_000_000).await;
     let registration = Registration::new(job("new"), "every 1s", "every 1s", instance("one"));
     backend.register(&[registration], Duration::from_secs(3_600)).await.unwrap();
     for (table, left) in [("anarchon_runs", 0), ("anarchon_runs_attempts", 0), ("anarchon_runs_jobs", 2)] {
