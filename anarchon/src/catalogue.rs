@@ -72,8 +72,34 @@ static SQLITE: Driver = Driver {
     open: |url| Ok(leases(crate::backend::SqliteBackend::new(url))),
 };
 
+#[cfg(feature = "redis")]
+#[allow(unsafe_code)]
+#[linkme::distributed_slice(DRIVERS)]
+static REDIS: Driver = Driver {
+    schemes: &["redis", "rediss", "unix"],
+    feature: Some("redis"),
+    open: |url| Ok(leases(crate::backend::RedisBackend::new(url))),
+};
+
+#[cfg(feature = "redis")]
+#[allow(unsafe_code)]
+#[linkme::distributed_slice(DRIVERS)]
+static VALKEY: Driver = Driver {
+    schemes: &["valkey", "valkeys"],
+    feature: Some("redis"),
+    open: |url| Ok(leases(crate::backend::ValkeyBackend::new(url))),
+};
+
 /// Schemes that come with a feature, for the hint when it is off.
-const KNOWN: &[(&str, &str)] = &[("sqlite", "sqlite"), ("file", "sqlite")];
+const KNOWN: &[(&str, &str)] = &[
+    ("sqlite", "sqlite"),
+    ("file", "sqlite"),
+    ("redis", "redis"),
+    ("rediss", "redis"),
+    ("unix", "redis"),
+    ("valkey", "redis"),
+    ("valkeys", "redis"),
+];
 
 pub(crate) fn open(url: &str) -> Result<Arc<dyn DynStore>, Error> {
     let Some((scheme, _)) = url.split_once(':') else {

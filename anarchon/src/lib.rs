@@ -58,6 +58,7 @@
 //! | store | feature | leases | for |
 //! |---|---|---|---|
 //! | `SqliteBackend` | `sqlite` (default) | yes | processes on one machine |
+//! | `RedisBackend`, `ValkeyBackend` | `redis` | yes | a Redis or Valkey server |
 //! | [`MemoryBackend`] | | yes | tests |
 //! | [`ClaimOnlyMemoryBackend`] | | no | tests |
 //!
@@ -70,6 +71,7 @@
 //! | feature | default | what |
 //! |---|---|---|
 //! | `sqlite` | yes | `SqliteBackend` |
+//! | `redis` | no | `RedisBackend`, `ValkeyBackend` |
 //! | `testing` | no | `testing`: the conformance suite for backends, a manual clock, a store that fails on demand |
 //!
 //! The oldest supported Rust is the `rust-version` of the manifest; raising it is a minor release.
@@ -106,6 +108,8 @@ pub use backend::{
     AnyBackend, AnyClaimBackend, Backend, ClaimBackend, ClaimOnlyMemoryBackend, HistoryByAge, LeaseBackend,
     MemoryBackend,
 };
+#[cfg(feature = "redis")]
+pub use backend::{RedisBackend, ValkeyBackend};
 pub use clock::{Clock, SystemClock};
 pub use context::{CancelReason, Context};
 pub use duration::IntoDuration;

@@ -7,6 +7,8 @@ mod any;
 mod erased;
 mod memory;
 mod memory_claim_only;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -20,6 +22,8 @@ pub use any::{AnyBackend, AnyClaimBackend};
 pub use erased::{AnyStrength, DynStore};
 pub use memory::MemoryBackend;
 pub use memory_claim_only::ClaimOnlyMemoryBackend;
+#[cfg(feature = "redis")]
+pub use redis::{RedisBackend, ValkeyBackend};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteBackend, SqliteDialect};
 

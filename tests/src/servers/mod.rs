@@ -13,6 +13,7 @@ mod mariadb;
 mod pgbouncer;
 mod postgres;
 mod process;
+mod redis;
 mod sqld;
 
 use std::io::Write as _;
@@ -24,6 +25,7 @@ pub use database::Database;
 pub use mariadb::MariaDb;
 pub use pgbouncer::{PgBouncer, PgBouncerVersion};
 pub use postgres::{Postgres, PostgresVersion};
+pub use redis::{Redis, RedisVersion};
 pub use sqld::Sqld;
 
 /// Where a component that `tests/services` fetches is. If it is not there, that is told.

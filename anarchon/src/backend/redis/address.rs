@@ -1,0 +1,111 @@
+//! Where the server is, or whose connection leads there.
+
+use std::fmt;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use redis::aio::ConnectionLike;
+use redis::{Client, Cmd, RedisResult, Value};
+
+/// A connection that the application has, used as it is.
+pub(super) trait Given: Send + Sync {
+    fn send<'a>(&self, command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>>;
+}
+
+struct Lent<C>(C);
+
+impl<C: ConnectionLike + Clone + Send + Sync + 'static> Given for Lent<C> {
+    fn send<'a>(&self, command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
+        let mut connection = self.0.clone();
+        async move { connection.req_packed_command(command).await }.boxed()
+    }
+}
+
+/// What leads to the server.
+pub(super) enum Address {
+    /// An address, to which connections of our own are made.
+    Server(Client),
+    /// A connection of the application's.
+    Given(Box<dyn Given>),
+    /// No address at all, and why; told at start.
+    Wrong(String),
+}
+
+impl Address {
+    /// The server at a URL, or at `host` or `host:port`.
+    pub(super) fn at(location: &str) -> Self {
+        let location = location.trim();
+        let url = match location.split_once(':') {
+            Some(("redis" | "rediss" | "valkey" | "valkeys" | "redis+unix" | "valkey+unix", _)) => location.to_owned(),
+            Some(("unix", path)) if !path.starts_with("//") => format!("unix://{path}"),
+            Some(("unix", _)) => location.to_owned(),
+            Some((scheme, rest)) if rest.starts_with("//") => {
+                let scheme: String = scheme.chars().filter(char::is_ascii_alphanumeric).take(16).collect();
+                return Self::Wrong(format!("`{scheme}:` is no scheme of Redis or Valkey"));
+            }
+            _ => format!("redis://{location}"),
+        };
+        match Client::open(url) {
+            Ok(client) => Self::client(client),
+            // The error's detail might hold the URL, and a URL holds the password.
+            Err(error) => Self::Wrong(format!("the URL cannot be read ({})", error.category())),
+        }
+    }
+
+    pub(super) fn client(client: Client) -> Self {
+        if client.get_connection_info().addr().is_supported() {
+            Self::Server(client)
+        } else {
+            Self::Wrong(format!(
+                "`{}` cannot be reached by this program: its way of connecting is not compiled in",
+                client.get_connection_info().addr()
+            ))
+        }
+    }
+
+    pub(super) fn given(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Self {
+        Self::Given(Box::new(Lent(connection)))
+    }
+}
+
+impl fmt::Debug for Address {
+    /// Never shows a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(client) => write!(f, "{}", client.get_connection_info().addr()),
+            Self::Given(_) => f.write_str("a connection of the application"),
+            Self::Wrong(why) => f.write_str(why),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_named_by_urls_or_by_host_and_port() {
+        for (location, shown) in [
+            ("redis://localhost", "localhost:6379"),
+            ("localhost", "localhost:6379"),
+            ("10.0.0.1:7000", "10.0.0.1:7000"),
+            ("valkey://user:secret@db:1/2", "db:1"),
+            ("redis://:secret@[::1]:7/3", "::1:7"),
+            ("unix:///run/redis.sock", "/run/redis.sock"),
+            ("unix:/run/redis.sock", "/run/redis.sock"),
+            ("redis+unix:///run/redis.sock?db=1", "/run/redis.sock"),
+        ] {
+            let shown_as = format!("{:?}", Address::at(location));
+            assert_eq!(shown_as.replace(['[', ']'], ""), shown, "{location}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_location_is_told_without_its_password() {
+        for wrong in ["http://u:secret@h", "redis://u:secret@h:notaport", "redis://u:secret@/x", "redis://u:secret@h/db"] {
+            let address = Address::at(wrong);
+            assert!(matches!(address, Address::Wrong(_)), "{wrong}");
+            assert!(!format!("{address:?}").contains("secret"), "{address:?}");
+        }
+    }
+}

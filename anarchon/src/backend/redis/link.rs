@@ -1,0 +1,153 @@
+//! The connection: made when it is needed, made anew when it broke or when a call on it got no answer, and the sending
+//! of scripts.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, Value};
+
+use super::address::Address;
+use super::error::{is_broken_connection, knows_no_such_script, needs_new_connection, sort};
+use super::script::Verb;
+use crate::error::{BackendError, BackendErrorKind};
+
+/// How long it is tried to connect. Nothing waits that long but the first call: others have deadlines of their own.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// The way to one server.
+#[derive(Debug)]
+pub(super) struct Link {
+    backend: &'static str,
+    address: Address,
+    own: Mutex<Own>,
+    /// Held while a connection is made, so that one is enough for all who wait.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+/// Our own connection, and which one it is.
+#[derive(Debug, Default)]
+struct Own {
+    connection: Option<MultiplexedConnection>,
+    number: u64,
+}
+
+/// A call that is under way. If it is dropped before its answer came, nobody knows whether the connection still leads
+/// anywhere, so later calls get another one.
+struct UnderWay<'a> {
+    link: &'a Link,
+    number: u64,
+    answered: bool,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.link.discard(self.number);
+        }
+    }
+}
+
+impl Link {
+    pub(super) fn new(backend: &'static str, address: Address) -> Self {
+        Self { backend, address, own: Mutex::default(), connecting: tokio::sync::Mutex::new(()) }
+    }
+
+    pub(super) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(super) fn backend(&self) -> &'static str {
+        self.backend
+    }
+
+    /// Sends a command, and once more on a new connection if the old one turns out to be broken: every call may reach
+    /// the store twice.
+    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
+        let first = self.try_send(command).await;
+        match first {
+            Err(error) if is_broken_connection(&error) => self.try_send(command).await,
+            other => other,
+        }
+    }
+
+    async fn try_send(&self, command: &Cmd) -> RedisResult<Value> {
+        let client = match &self.address {
+            Address::Server(client) => client,
+            Address::Given(connection) => return checked(connection.send(command).await),
+            // Told by `connect` before anything is sent.
+            Address::Wrong(_) => return Err((redis::ErrorKind::InvalidClientConfig, "there is no address").into()),
+        };
+        let (mut connection, number) = self.connection(client).await?;
+        let mut call = UnderWay { link: self, number, answered: false };
+        let answer = checked(connection.send_packed_command(command).await);
+        call.answered = !answer.as_ref().is_err_and(needs_new_connection);
+        answer
+    }
+
+    async fn connection(&self, client: &Client) -> RedisResult<(MultiplexedConnection, u64)> {
+        if let Some(connection) = self.current() {
+            return Ok(connection);
+        }
+        let _connecting = self.connecting.lock().await;
+        if let Some(connection) = self.current() {
+            return Ok(connection);
+        }
+        // How long a call may take is the caller's business; the crate would give up after half a second.
+        let config =
+            AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(Some(CONNECT));
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut own = self.own();
+        own.number += 1;
+        own.connection = Some(connection.clone());
+        Ok((connection, own.number))
+    }
+
+    fn own(&self) -> std::sync::MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn current(&self) -> Option<(MultiplexedConnection, u64)> {
+        let own = self.own();
+        own.connection.clone().map(|connection| (connection, own.number))
+    }
+
+    fn discard(&self, number: u64) {
+        let mut own = self.own();
+        if own.number == number {
+            own.connection = None;
+        }
+    }
+
+    /// Closes our own connection once the calls on it have ended.
+    pub(super) fn close(&self) {
+        self.own().connection = None;
+    }
+
+    /// Runs a script: by its hash, or by its text if the server does not know it.
+    pub(super) async fn run(&self, verb: &Verb, keys: &[String], args: &[Vec<u8>]) -> Result<Value, BackendError> {
+        let command = |name: &str, script: &str| {
+            let mut command = redis::cmd(name);
+            command.arg(script).arg(keys.len()).arg(keys).arg(args);
+            command
+        };
+        let mut answer = self.send(&command("EVALSHA", &verb.hash)).await;
+        if answer.as_ref().is_err_and(knows_no_such_script) {
+            answer = self.send(&command("EVAL", verb.text)).await;
+        }
+        answer.map_err(|error| sort(self.backend, &error))
+    }
+
+    /// An error of this backend.
+    pub(super) fn error(&self, kind: BackendErrorKind, message: impl Into<String>) -> BackendError {
+        BackendError::new(self.backend, kind, message)
+    }
+}
+
+/// An error that came as an answer is an error.
+fn checked(answer: RedisResult<Value>) -> RedisResult<Value> {
+    answer.and_then(|value| match value {
+        Value::ServerError(error) => Err(error.into()),
+        value => Ok(value),
+    })
+}

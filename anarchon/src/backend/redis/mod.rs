@@ -1,0 +1,271 @@
+//! Redis and Valkey: claims, leases and history by scripts, each of which is one atomic step on the server's clock.
+//!
+//! Everything that is kept of a job is under one hash tag, and a script about many jobs is one round trip. The server
+//! remembers up to the trim mark of each job, for as long as it keeps its data: with an append-only file through a crash
+//! of its own, and never through a failover to a replica that had not received the latest writes. Redis 5 or newer, or
+//! any Valkey.
+
+mod address;
+mod error;
+mod keys;
+mod lease;
+mod link;
+mod pack;
+mod reply;
+mod script;
+mod server;
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::Client;
+use redis::aio::ConnectionLike;
+
+use self::address::Address;
+use self::lease::LeaseStore;
+use super::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
+use crate::error::{BackendError, BackendErrorKind, Error};
+use crate::run::{
+    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
+    Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
+};
+use crate::scheduler::entry::FromEnv;
+use crate::slot::JobName;
+
+const DEFAULT_SERVER: &str = "redis://localhost:6379";
+const DEFAULT_PREFIX: &str = "cron:";
+
+/// The strategy with leases: who runs a slot, and until when, is kept in the job's own keys. Backups, overlap
+/// protection, retries and catch-up need it, and it is the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lease;
+
+/// The one answer of a call about one thing.
+fn only<T>(name: &str, mut answers: Vec<Result<T, BackendError>>) -> Result<T, BackendError> {
+    answers.pop().unwrap_or_else(|| Err(BackendError::new(name, BackendErrorKind::Unknown, "the store gave no answer")))
+}
+
+/// Both servers have one implementation, and each a type, since not every strategy is on both.
+macro_rules! flavour {
+    ($(#[$doc:meta])* $backend:ident, $name:literal, $variable:literal) => {
+        $(#[$doc])*
+        pub struct $backend<S = Lease> {
+            store: LeaseStore,
+            strategy: S,
+        }
+
+        impl $backend<Lease> {
+            /// The server at a URL, or at `host` or `host:port`. What is wrong with it is an error of `start()`, and so
+            /// is a server that does not answer.
+            #[must_use]
+            pub fn new(location: impl AsRef<str>) -> Self {
+                Self::on(Address::at(location.as_ref()))
+            }
+
+            /// The server of a client that the application has.
+            ///
+            /// Only its address and settings are used: leases must not depend on the application's runtime, so the
+            /// backend makes a connection of its own.
+            #[must_use]
+            pub fn from_client(client: Client) -> Self {
+                Self::on(Address::client(client))
+            }
+
+            /// A connection that the application has, such as a `MultiplexedConnection` or a `ConnectionManager`, to one
+            /// server. It is never closed.
+            ///
+            /// Such a connection tells no address, so it is used itself, and `start()` warns about that: leases wait
+            /// behind the application's commands, and depend on the runtime that it was made on. Its own time limit for
+            /// answers (half a second, unless set) counts as a lost answer, upon which calls are repeated. Prefer
+            /// [`from_client`](Self::from_client).
+            #[must_use]
+            pub fn from_connection(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Self {
+                Self::on(Address::given(connection))
+            }
+
+            fn on(address: Address) -> Self {
+                Self { store: LeaseStore::new($name, address, DEFAULT_PREFIX), strategy: Lease }
+            }
+        }
+
+        impl<S> $backend<S> {
+            /// What all keys begin with: `cron:` unless set. Services that share a server need one each; the instances of
+            /// one service need the same. At most 128 bytes, without braces and control characters; anything else is an
+            /// error of `start()`.
+            #[must_use]
+            pub fn prefix(self, prefix: impl Into<String>) -> Self {
+                Self { store: self.store.with_prefix(prefix.into()), ..self }
+            }
+        }
+
+        impl Default for $backend<Lease> {
+            /// The server on this machine, at port 6379.
+            fn default() -> Self {
+                Self::new(DEFAULT_SERVER)
+            }
+        }
+
+        impl From<Client> for $backend<Lease> {
+            fn from(client: Client) -> Self {
+                Self::from_client(client)
+            }
+        }
+
+        #[doc = concat!("The server that `", $variable, "` names, or the one on this machine.")]
+        #[diagnostic::do_not_recommend]
+        impl FromEnv for $backend<Lease> {
+            fn from_env() -> Result<Self, Error> {
+                Ok(match std::env::var($variable) {
+                    Ok(url) if !url.trim().is_empty() => Self::new(url),
+                    _ => Self::default(),
+                })
+            }
+        }
+
+        impl<S: fmt::Debug> fmt::Debug for $backend<S> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($backend))
+                    .field("server", self.store.address())
+                    .field("prefix", &self.store.prefix())
+                    .field("strategy", &self.strategy)
+                    .finish()
+            }
+        }
+
+        impl Backend for $backend<Lease> {
+            type Strength = Leases;
+
+            fn name(&self) -> &str {
+                self.store.name()
+            }
+
+            fn history_by_age(&self) -> bool {
+                true
+            }
+
+            async fn connect(&self) -> Result<ServerInfo, BackendError> {
+                self.store.connect().await
+            }
+
+            async fn clock(&self) -> Result<Option<i64>, BackendError> {
+                self.store.clock().await
+            }
+
+            async fn register(
+                &self,
+                jobs: &[Registration],
+                forget_after: Duration,
+            ) -> Result<Timed<Vec<Registered>>, BackendError> {
+                self.store.register(jobs, forget_after).await
+            }
+
+            async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {
+                self.store.claim_manual(claim).await
+            }
+
+            async fn finish(&self, finish: &Finish) -> Result<Timed<FinishOutcome>, BackendError> {
+                only($name, self.store.finish_many(std::slice::from_ref(finish)).await)
+            }
+
+            async fn finish_many(&self, finishes: &[Finish]) -> Vec<Result<Timed<FinishOutcome>, BackendError>> {
+                self.store.finish_many(finishes).await
+            }
+
+            async fn history(&self, job: &JobName, limit: u32) -> Result<Vec<Record>, BackendError> {
+                self.store.history(job, limit).await
+            }
+
+            async fn trim(&self, jobs: &[Trim]) -> Result<(), BackendError> {
+                self.store.trim(jobs).await
+            }
+
+            async fn close(&self) {
+                self.store.close();
+            }
+        }
+
+        impl LeaseBackend for $backend<Lease> {
+            async fn claim(&self, claim: &RunClaim) -> Result<Timed<ClaimOutcome>, BackendError> {
+                only($name, self.store.claim_many(std::slice::from_ref(claim)).await)
+            }
+
+            async fn claim_many(&self, claims: &[RunClaim]) -> Vec<Result<Timed<ClaimOutcome>, BackendError>> {
+                self.store.claim_many(claims).await
+            }
+
+            async fn heartbeat(&self, beat: &Beat) -> Result<Timed<BeatOutcome>, BackendError> {
+                only($name, self.store.heartbeat_many(std::slice::from_ref(beat)).await)
+            }
+
+            async fn heartbeat_many(&self, beats: &[Beat]) -> Vec<Result<Timed<BeatOutcome>, BackendError>> {
+                self.store.heartbeat_many(beats).await
+            }
+
+            async fn release(&self, release: &Release) -> Result<Timed<ReleaseOutcome>, BackendError> {
+                only($name, self.store.release_many(std::slice::from_ref(release)).await)
+            }
+
+            async fn release_many(&self, releases: &[Release]) -> Vec<Result<Timed<ReleaseOutcome>, BackendError>> {
+                self.store.release_many(releases).await
+            }
+
+            async fn active(&self, jobs: &[JobName]) -> Result<Timed<Vec<ActiveRun>>, BackendError> {
+                self.store.active(jobs).await
+            }
+
+            async fn set_paused(&self, job: &JobName, pause: Option<&Pause>) -> Result<(), BackendError> {
+                self.store.set_paused(job, pause).await
+            }
+
+            async fn paused(&self, job: &JobName) -> Result<Option<Pause>, BackendError> {
+                self.store.paused(job).await
+            }
+        }
+
+        impl HistoryByAge for $backend<Lease> {}
+
+        /// The clock is an argument of each script.
+        #[cfg(feature = "testing")]
+        impl crate::testing::differential::HandClocked for $backend<Lease> {
+            async fn set_clock(&self, now: i64) {
+                self.store.set_clock(now);
+            }
+        }
+    };
+}
+
+flavour! {
+    /// A backend on Redis; its type says by which strategy, [`Lease`] unless another is named.
+    ///
+    /// Each call is one script and one round trip, however many jobs it is about. Nothing connects before `start()`.
+    ///
+    /// | option | default | meaning |
+    /// |---|---|---|
+    /// | [`new`](Self::new) | `redis://localhost:6379` | where it is: `redis://user:password@host:port/database`, `unix:///path`, `host:port` |
+    /// | [`prefix`](Self::prefix) | `cron:` | keeps services that share a server apart |
+    ///
+    /// What the server forgets cannot be honoured: `start()` warns if its memory policy may evict keys, a server without
+    /// an append-only file forgets all leases and the latest slots in a crash, and a failover may lose the writes of the
+    /// last moments, after which a slot can be run a second time. Guard effects with [`Context::fence`](crate::Context::fence),
+    /// which grows over a failover, too.
+    ///
+    /// ```
+    /// use anarchon::RedisBackend;
+    ///
+    /// let backend = RedisBackend::new("redis://cache.internal:6379/2").prefix("billing:cron:");
+    /// # drop(backend);
+    /// ```
+    RedisBackend, "redis:lease", "REDIS_URL"
+}
+
+flavour! {
+    /// A backend on Valkey: like [`RedisBackend`](crate::RedisBackend), but for strategies that only Redis has.
+    ///
+    /// ```
+    /// use anarchon::ValkeyBackend;
+    ///
+    /// let backend = ValkeyBackend::new("valkey://cache.internal:6379").prefix("billing:cron:");
+    /// # drop(backend);
+    /// ```
+    ValkeyBackend, "valkey:lease", "VALKEY_URL"
+}
