@@ -71,6 +71,11 @@ fn id(run: &RunKey) -> String {
     }
 }
 
+/// Part of a manual run's identity, too: once it has been trimmed, its token may start another.
+fn slot(run: &RunKey) -> String {
+    run.slot.ms().to_string()
+}
+
 fn ms(duration: Duration) -> i64 {
     to_ms(duration).min(LONGEST_MS)
 }
@@ -264,7 +269,7 @@ impl LeaseStore {
     }
 
     pub(super) async fn heartbeat_many(&self, beats: &[Beat]) -> Timeds<BeatOutcome> {
-        let pack = |beat: &Beat| Pack::array(3).text(id(&beat.run)).text(hex(beat.token)).int(ms(beat.lease));
+        let pack = |beat: &Beat| Pack::array(4).text(id(&beat.run)).text(slot(&beat.run)).text(hex(beat.token)).int(ms(beat.lease));
         self.ask_many(&script::HEARTBEAT, beats, |beat| &beat.run.job, pack, |_, answer| answer.beat()).await
     }
 
@@ -274,8 +279,9 @@ impl LeaseStore {
                 Ending::Done => None,
                 Ending::Failed(text) | Ending::TimedOut(text) => Some(text),
             };
-            Pack::array(5)
+            Pack::array(6)
                 .text(id(&finish.run))
+                .text(slot(&finish.run))
                 .text(hex(finish.token))
                 .text(finish.ending.status().as_str())
                 .opt_text(error)
@@ -285,8 +291,10 @@ impl LeaseStore {
     }
 
     pub(super) async fn release_many(&self, releases: &[Release]) -> Timeds<ReleaseOutcome> {
-        let pack =
-            |release: &Release| Pack::array(3).text(id(&release.run)).text(hex(release.token)).flag(release.returned);
+        let pack = |release: &Release| {
+            let (run, token) = (&release.run, release.token);
+            Pack::array(4).text(id(run)).text(slot(run)).text(hex(token)).flag(release.returned)
+        };
         self.ask_many(&script::RELEASE, releases, |release| &release.run.job, pack, |_, answer| answer.release()).await
     }
 

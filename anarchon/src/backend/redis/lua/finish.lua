@@ -3,13 +3,16 @@
 local LONGEST_WAIT = 600000
 
 local function step(key, finish)
-  local id, token, status, why, last = unpack(finish)
+  local id, slot, token, status, why, last = unpack(finish)
   local job, found = load(key, id)
   if not job then
     return found
   end
   local run, at = find(job, id)
   local kept = record(job, id)
+  if not kept or kept[R_SLOT] ~= slot then
+    return { 'lost' }
+  end
   if not run or run[TOKEN] ~= token then
     local ended = attempt_of(kept, token)
     if not ended or ended[A_STATUS] ~= status then

@@ -1,15 +1,18 @@
 -- Gives attempts up: the run stays `running`, with its lease ended now.
 
 local function step(key, release)
-  local id, token, returned = unpack(release)
+  local id, slot, token, returned = unpack(release)
   local job, found = load(key, id)
   if not job then
     return found
   end
   local status = returned and 'returned' or 'handed_over'
-  local run = find(job, id)
+  local run, kept = find(job, id), record(job, id)
+  if not kept or kept[R_SLOT] ~= slot then
+    return { 'lost' }
+  end
   if not run or run[TOKEN] ~= token then
-    local ended = attempt_of(record(job, id), token)
+    local ended = attempt_of(kept, token)
     return { ended and ended[A_STATUS] == status and 'released' or 'lost' }
   end
   run[TOKEN], run[RELEASES], run[UNTIL], run[ENDED] = false, run[RELEASES] + 1, now, status
