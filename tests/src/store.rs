@@ -5,7 +5,9 @@ use std::path::Path;
 
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
 
-use crate::servers::{Database, MariaDb, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion, Redis, RedisVersion, Sqld};
+use crate::servers::{
+    Database, MariaDb, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion, Redis, RedisVersion, Sqld,
+};
 
 /// A server that a test may start, kill and start again.
 pub trait Server: fmt::Debug {

@@ -102,7 +102,9 @@ mod tests {
 
     #[test]
     fn a_wrong_location_is_told_without_its_password() {
-        for wrong in ["http://u:secret@h", "redis://u:secret@h:notaport", "redis://u:secret@/x", "redis://u:secret@h/db"] {
+        for wrong in
+            ["http://u:secret@h", "redis://u:secret@h:notaport", "redis://u:secret@/x", "redis://u:secret@h/db"]
+        {
             let address = Address::at(wrong);
             assert!(matches!(address, Address::Wrong(_)), "{wrong}");
             assert!(!format!("{address:?}").contains("secret"), "{address:?}");

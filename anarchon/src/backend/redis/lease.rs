@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+use super::address::Address;
 use super::keys::Keys;
 use super::link::Link;
-use super::address::Address;
 use super::pack::Pack;
 use super::reply::{Answer, Read};
 use super::script::{self, Verb};
@@ -269,7 +269,9 @@ impl LeaseStore {
     }
 
     pub(super) async fn heartbeat_many(&self, beats: &[Beat]) -> Timeds<BeatOutcome> {
-        let pack = |beat: &Beat| Pack::array(4).text(id(&beat.run)).text(slot(&beat.run)).text(hex(beat.token)).int(ms(beat.lease));
+        let pack = |beat: &Beat| {
+            Pack::array(4).text(id(&beat.run)).text(slot(&beat.run)).text(hex(beat.token)).int(ms(beat.lease))
+        };
         self.ask_many(&script::HEARTBEAT, beats, |beat| &beat.run.job, pack, |_, answer| answer.beat()).await
     }
 
@@ -335,13 +337,12 @@ impl LeaseStore {
 
     pub(super) async fn trim(&self, jobs: &[Trim]) -> Result<(), BackendError> {
         let pack = |trim: &Trim| {
-            Pack::array(3)
-                .int(i64::from(trim.retention.size))
-                .opt_int(trim.retention.ttl.map(ms))
-                .int(ms(trim.keep))
+            Pack::array(3).int(i64::from(trim.retention.size)).opt_int(trim.retention.ttl.map(ms)).int(ms(trim.keep))
         };
         for some in jobs.chunks(TRIM_AT_ONCE) {
-            for answer in self.ask_many(&script::TRIM, some, |t| &t.job, pack, |_, answer| answer.word().map(drop)).await {
+            for answer in
+                self.ask_many(&script::TRIM, some, |t| &t.job, pack, |_, answer| answer.word().map(drop)).await
+            {
                 answer?;
             }
         }

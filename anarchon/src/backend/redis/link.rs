@@ -94,8 +94,7 @@ impl Link {
             return Ok(connection);
         }
         // How long a call may take is the caller's business; the crate would give up after half a second.
-        let config =
-            AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(Some(CONNECT));
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(Some(CONNECT));
         let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         let mut own = self.own();
         own.number += 1;

@@ -144,11 +144,9 @@ impl Answer {
             "done" => ClaimOutcome::Done { status: self.status(1)? },
             "running" => ClaimOutcome::Running { left: self.wait(1)? },
             "paused" => ClaimOutcome::Paused { recorded: self.flag(1)? },
-            "overlap" => ClaimOutcome::Overlap {
-                blocker: self.run(job, 1, 2)?,
-                left: self.wait(3)?,
-                recorded: self.flag(4)?,
-            },
+            "overlap" => {
+                ClaimOutcome::Overlap { blocker: self.run(job, 1, 2)?, left: self.wait(3)?, recorded: self.flag(4)? }
+            }
             "gone" => ClaimOutcome::Gone,
             "late" => ClaimOutcome::Late(match self.text(1)? {
                 "floor" => Lateness::Floor,
@@ -180,9 +178,7 @@ impl Answer {
 
     pub(super) fn finish(&self) -> Read<FinishOutcome> {
         match self.word()? {
-            "recorded" => {
-                Ok(FinishOutcome::Recorded { run: self.status(1)?, retry_in: self.opt_int(2)?.map(from_ms) })
-            }
+            "recorded" => Ok(FinishOutcome::Recorded { run: self.status(1)?, retry_in: self.opt_int(2)?.map(from_ms) }),
             "lost" => Ok(FinishOutcome::Lost),
             other => Err(unread("outcome of a finish", other)),
         }

@@ -20,7 +20,9 @@ impl Server {
     /// From the answer to `INFO`.
     pub(super) fn from_info(info: &str) -> Self {
         let field = |name: &str| {
-            info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| value.trim().to_owned())
+            info.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .map(|value| value.trim().to_owned())
         };
         // Valkey also tells which Redis it is compatible with.
         let valkey = field("valkey_version");
@@ -87,7 +89,9 @@ mod tests {
 
     #[test]
     fn an_evicting_policy_is_warned_about() {
-        let info = |policy: &str| Server::from_info(&format!("redis_version:7.0.15\r\nmaxmemory_policy:{policy}\r\n")).into_info();
+        let info = |policy: &str| {
+            Server::from_info(&format!("redis_version:7.0.15\r\nmaxmemory_policy:{policy}\r\n")).into_info()
+        };
         assert_eq!(info("noeviction"), ServerInfo::new("Redis 7.0.15"));
         for policy in ["allkeys-lru", "volatile-ttl"] {
             assert!(info(policy).warnings[0].contains(policy));
