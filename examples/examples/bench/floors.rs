@@ -1,10 +1,12 @@
 //! What a bare store takes for the least that a claim could be.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use anarchon::Token;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Script};
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 
@@ -32,6 +34,8 @@ impl Op {
         match (scheme, self) {
             ("memory", Self::One) => "mutex + map insert",
             ("memory", _) => "mutex + 100 inserts",
+            ("redis" | "valkey", Self::Many) => "bare: 100 in a script",
+            ("redis" | "valkey", _) => "bare: one script",
             (_, Self::One) => "bare: one call",
             (_, Self::Transaction) => "bare: 4 calls",
             (_, Self::Many) => "bare: json_each(100)",
@@ -43,6 +47,7 @@ impl Op {
 pub(crate) enum Floor {
     Memory(Arc<Mutex<HashMap<(String, i64), Token>>>),
     Sqlite(SqlitePool),
+    Redis(MultiplexedConnection),
     /// None is known for this scheme.
     None,
 }
@@ -67,6 +72,11 @@ impl Floor {
                 sqlx::query(table).execute(&pool).await?;
                 Ok(Self::Sqlite(pool))
             }
+            Some(("redis" | "valkey", _)) => {
+                let config = AsyncConnectionConfig::new().set_response_timeout(None);
+                let connection = Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?;
+                Ok(Self::Redis(connection))
+            }
             _ => Ok(Self::None),
         }
     }
@@ -82,7 +92,7 @@ impl Floor {
             let slot = first + round;
             match self {
                 Self::None => return Ok(None),
-                Self::Memory(_) if op == Op::Transaction => return Ok(None),
+                Self::Memory(_) | Self::Redis(_) if op == Op::Transaction => return Ok(None),
                 Self::Memory(map) => {
                     let map = Arc::clone(map);
                     let call = move |index: usize| {
@@ -102,6 +112,14 @@ impl Floor {
                     let call = move |index: usize| {
                         let pool = pool.clone();
                         async move { sqlite(&pool, op, index, slot).await }
+                    };
+                    measured.phase(tasks, CALLS, things, call).await?;
+                }
+                Self::Redis(connection) => {
+                    let connection = connection.clone();
+                    let call = move |index: usize| {
+                        let connection = connection.clone();
+                        async move { redis(connection, things, index, slot).await }
                     };
                     measured.phase(tasks, CALLS, things, call).await?;
                 }
@@ -136,4 +154,20 @@ async fn sqlite(pool: &SqlitePool, op: Op, index: usize, slot: i64) -> Fallible<
         }
     }
     Ok(())
+}
+
+/// The least that decides slots: the first token of each stays.
+async fn redis(mut connection: MultiplexedConnection, things: usize, index: usize, slot: i64) -> Fallible<()> {
+    static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
+        Script::new(
+            "local won = {} for at, key in ipairs(KEYS) do \
+             won[at] = redis.call('SET', key, ARGV[at], 'NX', 'PX', 600000) and 1 or 0 end return won",
+        )
+    });
+    let mut call = SCRIPT.prepare_invoke();
+    for thing in 0..things {
+        call.key(format!("bench:{{{index:04}-{thing:03}}}:{slot}")).arg(Token::random().to_string());
+    }
+    let won: Vec<u8> = call.invoke_async(&mut connection).await?;
+    if won.len() == things { Ok(()) } else { Err("too few answers".into()) }
 }

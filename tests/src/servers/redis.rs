@@ -74,6 +74,8 @@ impl Redis {
     #[must_use]
     pub fn shared(version: RedisVersion) -> Option<&'static Self> {
         static SHARED: [OnceLock<Option<Redis>>; 4] = [const { OnceLock::new() }; 4];
+        // Said to each test for which it is not there.
+        component(version.component())?;
         SHARED[version.number()].get_or_init(|| Self::start_with(version, &["--appendonly", "no"])).as_ref()
     }
 

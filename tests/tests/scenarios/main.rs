@@ -39,7 +39,7 @@ macro_rules! on_each {
     };
 }
 
-on_each!([sqlite] {
+on_each!([sqlite, redis, valkey] {
     blocking:
         a_handler_that_blocks_the_only_worker_thread_keeps_its_lease,
         a_handler_that_blocks_a_single_threaded_runtime_keeps_its_lease,
