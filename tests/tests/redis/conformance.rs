@@ -1,8 +1,11 @@
 //! The conformance suite on each kind and version of server, and random plays beside the memory store.
 
+use std::time::Duration;
+
+use anarchon::backend::redis::{Idmp, Script, StreamId};
 use anarchon::testing::conformance::Fixture;
 use anarchon::testing::differential::{self, HandClocked};
-use anarchon::{AnyBackend, MemoryBackend, RedisBackend, ValkeyBackend};
+use anarchon::{AnyBackend, AnyClaimBackend, ClaimOnlyMemoryBackend, MemoryBackend, RedisBackend, ValkeyBackend};
 use tests::servers::{Redis, RedisVersion};
 
 use crate::block_on;
@@ -27,6 +30,32 @@ impl Fixture for Database {
         match self {
             Self::At(url) => AnyBackend::connect(url).expect("a driver"),
             Self::Skipped(memory) => AnyBackend::new(memory.clone()),
+        }
+    }
+}
+
+/// The same for strategies without leases.
+enum Claims<F> {
+    At(String, F),
+    Skipped(ClaimOnlyMemoryBackend),
+}
+
+impl<F: Fn(&str) -> AnyClaimBackend> Claims<F> {
+    fn of(version: RedisVersion, backend: F) -> Self {
+        match Redis::shared(version) {
+            Some(server) => Self::At(server.database(), backend),
+            None => Self::Skipped(ClaimOnlyMemoryBackend::new()),
+        }
+    }
+}
+
+impl<F: Fn(&str) -> AnyClaimBackend + Send + Sync + 'static> Fixture for Claims<F> {
+    type Backend = AnyClaimBackend;
+
+    async fn backend(&self) -> AnyClaimBackend {
+        match self {
+            Self::At(url, backend) => backend(url),
+            Self::Skipped(memory) => AnyClaimBackend::new(memory.clone()),
         }
     }
 }
@@ -60,4 +89,27 @@ on_each! {
     redis8, redis8_by_age: RedisBackend on Redis8, redis8_answers_as_the_rules_do from 101;
     valkey8, valkey8_by_age: ValkeyBackend on Valkey8, valkey8_answers_as_the_rules_do from 201;
     valkey9, valkey9_by_age: ValkeyBackend on Valkey9, valkey9_answers_as_the_rules_do from 301;
+}
+
+macro_rules! claims_on_each {
+    ($($name:ident: $backend:ident by $strategy:expr, on $version:ident;)+) => {$(
+        anarchon::claim_conformance!($name, || async {
+            Claims::of(RedisVersion::$version, |url: &str| AnyClaimBackend::new($backend::new(url).strategy($strategy)))
+        });
+    )+};
+}
+
+/// Short enough for a rule to see its end.
+const WINDOW: Duration = Duration::from_secs(5);
+
+claims_on_each! {
+    redis7_stream_id: RedisBackend by StreamId, on Redis7;
+    redis8_stream_id: RedisBackend by StreamId, on Redis8;
+    valkey8_stream_id: ValkeyBackend by StreamId, on Valkey8;
+    valkey9_stream_id: ValkeyBackend by StreamId, on Valkey9;
+    redis7_script: RedisBackend by Script::new(WINDOW), on Redis7;
+    redis8_script: RedisBackend by Script::new(WINDOW), on Redis8;
+    valkey8_script: ValkeyBackend by Script::new(WINDOW), on Valkey8;
+    valkey9_script: ValkeyBackend by Script::new(WINDOW), on Valkey9;
+    redis8_idmp: RedisBackend by Idmp::new(WINDOW), on Redis8;
 }

@@ -6,6 +6,7 @@
 mod clients;
 mod conformance;
 mod faults;
+mod first;
 mod restarts;
 mod stored;
 mod trips;

@@ -53,6 +53,10 @@ impl Link {
         Self { backend, address, own: Mutex::default(), connecting: tokio::sync::Mutex::new(()) }
     }
 
+    pub(super) fn renamed(self, backend: &'static str) -> Self {
+        Self { backend, ..self }
+    }
+
     pub(super) fn address(&self) -> &Address {
         &self.address
     }

@@ -6,7 +6,9 @@
 //! any Valkey.
 
 mod address;
+mod calls;
 mod error;
+mod first;
 mod keys;
 mod lease;
 mod link;
@@ -14,6 +16,7 @@ mod pack;
 mod reply;
 mod script;
 mod server;
+mod strategy;
 
 use std::fmt;
 use std::time::Duration;
@@ -22,12 +25,15 @@ use redis::Client;
 use redis::aio::ConnectionLike;
 
 use self::address::Address;
-use self::lease::LeaseStore;
-use super::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
-use crate::error::{BackendError, BackendErrorKind, Error};
+use self::calls::{Calls, only};
+use self::strategy::Claims;
+use self::strategy::sealed::{Kept as _, Sealed as _};
+pub use self::strategy::{Idmp, Lease, Script, Strategy, StreamId, ValkeyStrategy};
+use super::{Backend, ClaimBackend, ClaimOnly, HistoryByAge, JobLimits, LeaseBackend, Leases, ServerInfo};
+use crate::error::{BackendError, Error};
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
-    Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
+    Registered, Registration, Release, ReleaseOutcome, RunClaim, SlotClaim, SlotOutcome, Timed, Trim,
 };
 use crate::scheduler::entry::FromEnv;
 use crate::slot::JobName;
@@ -35,22 +41,12 @@ use crate::slot::JobName;
 const DEFAULT_SERVER: &str = "redis://localhost:6379";
 const DEFAULT_PREFIX: &str = "cron:";
 
-/// The strategy with leases: who runs a slot, and until when, is kept in the job's own keys. Backups, overlap
-/// protection, retries and catch-up need it, and it is the default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lease;
-
-/// The one answer of a call about one thing.
-fn only<T>(name: &str, mut answers: Vec<Result<T, BackendError>>) -> Result<T, BackendError> {
-    answers.pop().unwrap_or_else(|| Err(BackendError::new(name, BackendErrorKind::Unknown, "the store gave no answer")))
-}
-
 /// Both servers have one implementation, and each a type, since not every strategy is on both.
 macro_rules! flavour {
-    ($(#[$doc:meta])* $backend:ident, $name:literal, $variable:literal) => {
+    ($(#[$doc:meta])* $backend:ident with $strategy:ident called $name:ident at $variable:literal) => {
         $(#[$doc])*
-        pub struct $backend<S = Lease> {
-            store: LeaseStore,
+        pub struct $backend<S: $strategy = Lease> {
+            store: S::Store,
             strategy: S,
         }
 
@@ -84,17 +80,28 @@ macro_rules! flavour {
             }
 
             fn on(address: Address) -> Self {
-                Self { store: LeaseStore::new($name, address, DEFAULT_PREFIX), strategy: Lease }
+                let calls = Calls::new(Lease::$name, address, DEFAULT_PREFIX);
+                Self { store: Lease.store(calls), strategy: Lease }
             }
         }
 
-        impl<S> $backend<S> {
+        impl<S: $strategy> $backend<S> {
+            /// Decides by another strategy than [`Lease`]: one that is quicker to say, and can do less. The data of one
+            /// strategy means nothing to another, so a change forgets what was decided; give it another
+            /// [`prefix`](Self::prefix), and stop the instances with the old one first.
+            #[must_use]
+            pub fn strategy<T: $strategy>(self, strategy: T) -> $backend<T> {
+                let calls = self.store.into_calls().renamed(T::$name);
+                $backend { store: strategy.store(calls), strategy }
+            }
+
             /// What all keys begin with: `cron:` unless set. Services that share a server need one each; the instances of
             /// one service need the same. At most 128 bytes, without braces and control characters; anything else is an
             /// error of `start()`.
             #[must_use]
             pub fn prefix(self, prefix: impl Into<String>) -> Self {
-                Self { store: self.store.with_prefix(prefix.into()), ..self }
+                let calls = self.store.into_calls().with_prefix(prefix.into());
+                Self { store: self.strategy.store(calls), strategy: self.strategy }
             }
         }
 
@@ -122,11 +129,11 @@ macro_rules! flavour {
             }
         }
 
-        impl<S: fmt::Debug> fmt::Debug for $backend<S> {
+        impl<S: $strategy + fmt::Debug> fmt::Debug for $backend<S> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct(stringify!($backend))
-                    .field("server", self.store.address())
-                    .field("prefix", &self.store.prefix())
+                    .field("server", self.store.calls().address())
+                    .field("prefix", &self.store.calls().keys.prefix())
                     .field("strategy", &self.strategy)
                     .finish()
             }
@@ -136,7 +143,7 @@ macro_rules! flavour {
             type Strength = Leases;
 
             fn name(&self) -> &str {
-                self.store.name()
+                Lease::$name
             }
 
             fn history_by_age(&self) -> bool {
@@ -148,7 +155,7 @@ macro_rules! flavour {
             }
 
             async fn clock(&self) -> Result<Option<i64>, BackendError> {
-                self.store.clock().await
+                self.store.calls.clock().await
             }
 
             async fn register(
@@ -164,7 +171,7 @@ macro_rules! flavour {
             }
 
             async fn finish(&self, finish: &Finish) -> Result<Timed<FinishOutcome>, BackendError> {
-                only($name, self.store.finish_many(std::slice::from_ref(finish)).await)
+                only(Lease::$name, self.store.finish_many(std::slice::from_ref(finish)).await)
             }
 
             async fn finish_many(&self, finishes: &[Finish]) -> Vec<Result<Timed<FinishOutcome>, BackendError>> {
@@ -180,13 +187,13 @@ macro_rules! flavour {
             }
 
             async fn close(&self) {
-                self.store.close();
+                self.store.calls.close();
             }
         }
 
         impl LeaseBackend for $backend<Lease> {
             async fn claim(&self, claim: &RunClaim) -> Result<Timed<ClaimOutcome>, BackendError> {
-                only($name, self.store.claim_many(std::slice::from_ref(claim)).await)
+                only(Lease::$name, self.store.claim_many(std::slice::from_ref(claim)).await)
             }
 
             async fn claim_many(&self, claims: &[RunClaim]) -> Vec<Result<Timed<ClaimOutcome>, BackendError>> {
@@ -194,7 +201,7 @@ macro_rules! flavour {
             }
 
             async fn heartbeat(&self, beat: &Beat) -> Result<Timed<BeatOutcome>, BackendError> {
-                only($name, self.store.heartbeat_many(std::slice::from_ref(beat)).await)
+                only(Lease::$name, self.store.heartbeat_many(std::slice::from_ref(beat)).await)
             }
 
             async fn heartbeat_many(&self, beats: &[Beat]) -> Vec<Result<Timed<BeatOutcome>, BackendError>> {
@@ -202,7 +209,7 @@ macro_rules! flavour {
             }
 
             async fn release(&self, release: &Release) -> Result<Timed<ReleaseOutcome>, BackendError> {
-                only($name, self.store.release_many(std::slice::from_ref(release)).await)
+                only(Lease::$name, self.store.release_many(std::slice::from_ref(release)).await)
             }
 
             async fn release_many(&self, releases: &[Release]) -> Vec<Result<Timed<ReleaseOutcome>, BackendError>> {
@@ -222,13 +229,83 @@ macro_rules! flavour {
             }
         }
 
-        impl HistoryByAge for $backend<Lease> {}
+        impl<S: $strategy> HistoryByAge for $backend<S> where Self: Backend {}
+
+        impl<S: $strategy + Claims> Backend for $backend<S> {
+            type Strength = ClaimOnly;
+
+            fn name(&self) -> &str {
+                S::$name
+            }
+
+            fn memory(&self) -> Option<Duration> {
+                self.store.memory()
+            }
+
+            fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
+                self.store.check_job(limits)
+            }
+
+            fn history_by_age(&self) -> bool {
+                true
+            }
+
+            async fn connect(&self) -> Result<ServerInfo, BackendError> {
+                self.store.connect().await
+            }
+
+            async fn clock(&self) -> Result<Option<i64>, BackendError> {
+                self.store.calls.clock().await
+            }
+
+            async fn register(
+                &self,
+                jobs: &[Registration],
+                forget_after: Duration,
+            ) -> Result<Timed<Vec<Registered>>, BackendError> {
+                self.store.register(jobs, forget_after).await
+            }
+
+            async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {
+                self.store.claim_manual(claim).await
+            }
+
+            async fn finish(&self, finish: &Finish) -> Result<Timed<FinishOutcome>, BackendError> {
+                only(S::$name, self.store.finish_many(std::slice::from_ref(finish)).await)
+            }
+
+            async fn finish_many(&self, finishes: &[Finish]) -> Vec<Result<Timed<FinishOutcome>, BackendError>> {
+                self.store.finish_many(finishes).await
+            }
+
+            async fn history(&self, job: &JobName, limit: u32) -> Result<Vec<Record>, BackendError> {
+                self.store.history(job, limit).await
+            }
+
+            async fn trim(&self, jobs: &[Trim]) -> Result<(), BackendError> {
+                self.store.trim(jobs).await
+            }
+
+            async fn close(&self) {
+                self.store.calls.close();
+            }
+        }
+
+        impl<S: $strategy + Claims> ClaimBackend for $backend<S> {
+            async fn claim(&self, claim: &SlotClaim) -> Result<Timed<SlotOutcome>, BackendError> {
+                only(S::$name, self.store.claim_many(std::slice::from_ref(claim)).await)
+            }
+
+            async fn claim_many(&self, claims: &[SlotClaim]) -> Vec<Result<Timed<SlotOutcome>, BackendError>> {
+                self.store.claim_many(claims).await
+            }
+        }
 
         /// The clock is an argument of each script.
         #[cfg(feature = "testing")]
         impl crate::testing::differential::HandClocked for $backend<Lease> {
             async fn set_clock(&self, now: i64) {
-                self.store.set_clock(now);
+                self.store.calls.set_clock(now);
             }
         }
     };
@@ -243,6 +320,7 @@ flavour! {
     /// |---|---|---|
     /// | [`new`](Self::new) | `redis://localhost:6379` | where it is: `redis://user:password@host:port/database`, `unix:///path`, `host:port` |
     /// | [`prefix`](Self::prefix) | `cron:` | keeps services that share a server apart |
+    /// | [`strategy`](Self::strategy) | [`Lease`] | how it is decided who runs a slot; the others hold no leases |
     ///
     /// What the server forgets cannot be honoured: `start()` warns if its memory policy may evict keys, a server without
     /// an append-only file forgets all leases and the latest slots in a crash, and a failover may lose the writes of the
@@ -255,7 +333,7 @@ flavour! {
     /// let backend = RedisBackend::new("redis://cache.internal:6379/2").prefix("billing:cron:");
     /// # drop(backend);
     /// ```
-    RedisBackend, "redis:lease", "REDIS_URL"
+    RedisBackend with Strategy called REDIS at "REDIS_URL"
 }
 
 flavour! {
@@ -267,5 +345,5 @@ flavour! {
     /// let backend = ValkeyBackend::new("valkey://cache.internal:6379").prefix("billing:cron:");
     /// # drop(backend);
     /// ```
-    ValkeyBackend, "valkey:lease", "VALKEY_URL"
+    ValkeyBackend with ValkeyStrategy called VALKEY at "VALKEY_URL"
 }

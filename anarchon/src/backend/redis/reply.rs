@@ -6,9 +6,10 @@ use redis::Value;
 
 use crate::clock::from_ms;
 use crate::error::BackendErrorKind;
+use crate::lease::attempt_as_run;
 use crate::run::{
     AttemptRecord, AttemptStatus, BeatOutcome, ClaimOutcome, FinishOutcome, Lateness, ManualOutcome, Pause, Reason,
-    Record, Registered, ReleaseOutcome, RunKey, SkipReason, SkipRecord, Status,
+    Record, Registered, ReleaseOutcome, RunKey, SkipReason, SkipRecord, SlotOutcome, Status,
 };
 use crate::slot::{JobName, Slot, Token};
 
@@ -221,6 +222,51 @@ impl Answer {
     pub(super) fn history(self, job: &JobName) -> Read<Vec<Record>> {
         self.word()?;
         self.0.into_iter().skip(1).map(|line| Answer::from(line)?.record(job)).collect()
+    }
+
+    /// What was decided about who is first.
+    pub(super) fn first(&self) -> Read<SlotOutcome> {
+        Ok(match self.word()? {
+            "won" => SlotOutcome::Won,
+            "taken" => SlotOutcome::Taken,
+            "early" => SlotOutcome::Early(self.wait(1)?),
+            "late" => SlotOutcome::Late,
+            "stale" => SlotOutcome::Stale,
+            other => return Err(unread("outcome of a claim", other)),
+        })
+    }
+
+    /// A manual run of a store without leases.
+    pub(super) fn first_manual(&self) -> Read<ManualOutcome> {
+        match self.word()? {
+            "won" => Ok(ManualOutcome::Won { slot: self.slot(1)?, fence: None }),
+            "late" => Ok(ManualOutcome::Late),
+            other => Err(unread("outcome of a manual claim", other)),
+        }
+    }
+
+    /// The history of a store without leases.
+    pub(super) fn first_history(self, job: &JobName) -> Read<Vec<Record>> {
+        self.word()?;
+        self.0.into_iter().skip(1).map(|line| Answer::from(line)?.first_attempt(job).map(Record::Attempt)).collect()
+    }
+
+    fn first_attempt(&self, job: &JobName) -> Read<AttemptRecord> {
+        let (token, slot, manual) = (self.token(0)?, self.slot(1)?, !self.is_none(2));
+        let run = if manual { RunKey::manual(job.clone(), slot, token) } else { RunKey::scheduled(job.clone(), slot) };
+        let status = self.opt_text(5)?;
+        let status = status
+            .map(|word| AttemptStatus::parse(&word).ok_or_else(|| unread("status of an attempt", word)))
+            .transpose()?;
+        Ok(AttemptRecord {
+            reason: if manual { Reason::Manual } else { Reason::Scheduled },
+            status,
+            run_status: status.map(attempt_as_run),
+            ended_at: self.opt_int(6)?,
+            error: self.opt_text(7)?,
+            note: self.opt_text(8)?,
+            ..AttemptRecord::new(run, 1, token, self.text(3)?, self.int(4)?)
+        })
     }
 
     fn record(&self, job: &JobName) -> Read<Record> {

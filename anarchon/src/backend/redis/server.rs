@@ -7,6 +7,9 @@ use crate::backend::ServerInfo;
 /// The oldest server whose scripts may read its clock and write.
 const OLDEST: u32 = 5;
 
+/// The oldest Redis with idempotent XADD.
+const IDMP_SINCE: (u32, u32) = (8, 6);
+
 /// What a server says of itself, as far as it lets us ask.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Server {
@@ -50,6 +53,16 @@ impl Server {
         None
     }
 
+    /// Why idempotent XADD is not to be had.
+    pub(super) fn lacks_idmp(&self) -> Option<String> {
+        let mut numbers = self.version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        let has = self.name == "Redis" && version >= IDMP_SINCE;
+        (!has).then(|| {
+            format!("the `idmp` strategy needs Redis 8.6 or newer, and this is {} {}", self.name, self.version)
+        })
+    }
+
     /// What people should know about it.
     pub(super) fn into_info(self) -> ServerInfo {
         let mut info = ServerInfo::new(format!("{} {}", self.name, self.version));
@@ -85,6 +98,21 @@ mod tests {
         let node = server(&["redis_version:7.2.4", "valkey_version:8.0.1", "cluster_enabled:1"]).refusal().unwrap();
         assert!(node.contains("Valkey 8.0.1 is a node of a cluster"), "{node}");
         assert_eq!(server(&[]).refusal(), None);
+    }
+
+    #[test]
+    fn a_server_without_idempotent_xadd_is_refused_by_name_and_version() {
+        for (info, has) in [
+            ("redis_version:8.6.3", true),
+            ("redis_version:9.0.0", true),
+            ("redis_version:8.4.9", false),
+            ("redis_version:7.2.4\r\nvalkey_version:9.1.2", false),
+        ] {
+            let refusal = Server::from_info(info).lacks_idmp();
+            assert_eq!(refusal.is_none(), has, "{refusal:?}");
+        }
+        let valkey = Server::from_info("redis_version:7.2.4\r\nvalkey_version:9.1.2").lacks_idmp().unwrap();
+        assert!(valkey.contains("Valkey 9.1.2"), "{valkey}");
     }
 
     #[test]
