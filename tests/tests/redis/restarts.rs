@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anarchon::backend::Backend as _;
 use anarchon::run::{BeatOutcome, ClaimOutcome, Ending, Lateness, Registration, Status};
-use anarchon::{BackendErrorKind, Slot};
+use anarchon::{BackendErrorKind, RedisBackend, Slot};
+use redis::cmd;
 use tests::Server as _;
 use tests::servers::Redis;
 
@@ -59,6 +60,43 @@ fn a_server_that_forgot_everything_runs_no_slot_of_before_and_gives_greater_fenc
             let now = crate::now(&store).await;
             let next = with(&again(&first), |claim| claim.slot = Slot::from_ms(now));
             assert!(fence(&store, &next).await > before);
+        });
+    }
+}
+
+#[test]
+fn a_claim_that_waits_for_a_replica_is_won_once_that_has_it_and_survives_a_failover_to_it() {
+    for version in BOTH {
+        let (Some(mut primary), Some(mut replica)) = (Redis::own(version), Redis::own(version)) else { return };
+        let address = primary.address();
+        replica.ask::<()>(cmd("REPLICAOF").arg(address.ip().to_string()).arg(address.port()));
+        block_on(async {
+            let wait = Duration::from_millis(300);
+            let store = RedisBackend::new(primary.url()).wait_replicas(1, wait);
+            store.connect().await.expect("an answer");
+            let (first, second) = (claim(&store, "first", 1000).await, claim(&store, "second", 1000).await);
+            // The replica is a moment away from being one.
+            let since = std::time::Instant::now();
+            let won = loop {
+                match outcome(&store, &first).await {
+                    Ok(ClaimOutcome::Won { fence: Some(fence), .. }) => break fence,
+                    Ok(other) => panic!("it wins, but {other:?}"),
+                    Err(error) => assert_eq!(error.kind(), BackendErrorKind::Unknown, "{error}"),
+                }
+                assert!(since.elapsed() < tests::LONG, "the replica does not follow");
+            };
+            replica.freeze();
+            let error = outcome(&store, &second).await.expect_err("nobody has received it");
+            assert_eq!(error.kind(), BackendErrorKind::Unknown, "{error}");
+            assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+            let other = outcome(&store, &again(&second)).await.expect("losing needs no replica");
+            assert!(matches!(other, ClaimOutcome::Running { .. }), "{other:?}");
+            replica.thaw();
+            fence(&store, &second).await;
+            primary.kill();
+            replica.ask::<()>(cmd("REPLICAOF").arg("NO").arg("ONE"));
+            let promoted = connected(&replica.url()).await;
+            assert_eq!(fence(&promoted, &first).await, won, "the replica knows of it");
         });
     }
 }

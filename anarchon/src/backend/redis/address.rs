@@ -5,11 +5,14 @@ use std::fmt;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use redis::aio::ConnectionLike;
-use redis::{Client, Cmd, RedisResult, Value};
+use redis::{Client, Cmd, Pipeline, RedisResult, Value};
 
 /// A connection that the application has, used as it is.
 pub(super) trait Given: Send + Sync {
     fn send<'a>(&self, command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>>;
+
+    /// Commands that go together.
+    fn send_all<'a>(&self, commands: &'a Pipeline) -> BoxFuture<'a, RedisResult<Vec<Value>>>;
 }
 
 struct Lent<C>(C);
@@ -18,6 +21,11 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Given for Lent<C> {
     fn send<'a>(&self, command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
         let mut connection = self.0.clone();
         async move { connection.req_packed_command(command).await }.boxed()
+    }
+
+    fn send_all<'a>(&self, commands: &'a Pipeline) -> BoxFuture<'a, RedisResult<Vec<Value>>> {
+        let mut connection = self.0.clone();
+        async move { connection.req_packed_commands(commands, 0, commands.len()).await }.boxed()
     }
 }
 

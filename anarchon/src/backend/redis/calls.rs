@@ -6,7 +6,7 @@ use redis::{Cmd, Value};
 
 use super::address::Address;
 use super::keys::Keys;
-use super::link::Link;
+use super::link::{Link, Replicas};
 use super::pack::Pack;
 use super::reply::{Answer, Read, Unread};
 use super::script::Verb;
@@ -31,6 +31,8 @@ pub(super) type Timeds<T> = Vec<Result<Timed<T>, BackendError>>;
 pub struct Calls {
     link: Link,
     pub(super) keys: Keys,
+    /// What a claim waits for.
+    pub(super) replicas: Option<Replicas>,
     clock: Clock,
 }
 
@@ -77,15 +79,11 @@ pub(super) fn only<T>(name: &str, mut answers: Vec<Result<T, BackendError>>) -> 
 
 impl Calls {
     pub(super) fn new(backend: &'static str, address: Address, prefix: &str) -> Self {
-        Self { link: Link::new(backend, address), keys: Keys::new(prefix), clock: Clock::default() }
+        Self { link: Link::new(backend, address), keys: Keys::new(prefix), replicas: None, clock: Clock::default() }
     }
 
     pub(super) fn renamed(self, backend: &'static str) -> Self {
         Self { link: self.link.renamed(backend), ..self }
-    }
-
-    pub(super) fn with_prefix(self, prefix: String) -> Self {
-        Self { keys: Keys::new(prefix), ..self }
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -121,11 +119,33 @@ impl Calls {
         jobs: impl Iterator<Item = &JobName>,
         requests: impl Iterator<Item = Pack>,
     ) -> Result<(i64, Vec<Answer>), BackendError> {
-        let keys: Vec<String> = jobs.map(|job| self.keys.job(job)).chain([self.keys.index()]).collect();
-        let clock = self.clock.hand().map(|now| now.to_string().into_bytes()).unwrap_or_default();
-        let args: Vec<Vec<u8>> = std::iter::once(clock).chain(requests.map(Pack::done)).collect();
+        let (keys, args) = self.arguments(jobs, requests);
         let answer = self.link.run(verb, &keys, &args).await?;
         Answer::all(answer).map_err(|unread| self.unread(unread))
+    }
+
+    /// The same in one script, after which so many replicas should have received what it wrote; and how many had.
+    async fn run_and_wait(
+        &self,
+        verb: &Verb,
+        jobs: impl Iterator<Item = &JobName>,
+        requests: impl Iterator<Item = Pack>,
+        replicas: Replicas,
+    ) -> Result<(i64, Vec<Answer>, i64), BackendError> {
+        let (keys, args) = self.arguments(jobs, requests);
+        let (answer, received) = self.link.run_and_wait(verb, &keys, &args, replicas).await?;
+        let (now, answers) = Answer::all(answer).map_err(|unread| self.unread(unread))?;
+        Ok((now, answers, received))
+    }
+
+    fn arguments<'a>(
+        &self,
+        jobs: impl Iterator<Item = &'a JobName>,
+        requests: impl Iterator<Item = Pack>,
+    ) -> (Vec<String>, Vec<Vec<u8>>) {
+        let keys = jobs.map(|job| self.keys.job(job)).chain([self.keys.index()]).collect();
+        let clock = self.clock.hand().map(|now| now.to_string().into_bytes()).unwrap_or_default();
+        (keys, std::iter::once(clock).chain(requests.map(Pack::done)).collect())
     }
 
     /// One request about one job.
@@ -163,6 +183,40 @@ impl Calls {
             }
         }
         all
+    }
+
+    /// Claims: like other requests, or in one call after which replicas are waited for.
+    pub(super) async fn ask_claims<Q, T>(
+        &self,
+        verb: &Verb,
+        claims: &[Q],
+        job: impl Fn(&Q) -> &JobName,
+        pack: impl Fn(&Q) -> Pack,
+        read: impl Fn(&Q, Answer) -> Read<T>,
+        won: impl Fn(&T) -> bool,
+    ) -> Timeds<T> {
+        let Some(replicas) = self.replicas.filter(|_| !claims.is_empty()) else {
+            return self.ask_many(verb, claims, job, pack, read).await;
+        };
+        match self.run_and_wait(verb, claims.iter().map(&job), claims.iter().map(&pack), replicas).await {
+            Ok((now, answers, received)) if answers.len() == claims.len() => {
+                let few = received < i64::from(replicas.count);
+                let one = |(claim, answer)| match read(claim, answer) {
+                    // A failover may undo it, so it is not told, and asked for again.
+                    Ok(outcome) if few && won(&outcome) => Err(self.unreplicated(received, replicas)),
+                    Ok(outcome) => Ok(Timed::at(outcome, now)),
+                    Err(unread) => Err(self.unread(unread)),
+                };
+                claims.iter().zip(answers).map(one).collect()
+            }
+            Ok(_) => claims.iter().map(|_| Err(self.too_few())).collect(),
+            Err(error) => claims.iter().map(|_| Err(error.to_shared())).collect(),
+        }
+    }
+
+    fn unreplicated(&self, received: i64, Replicas { count, timeout }: Replicas) -> BackendError {
+        let message = format!("a claim was won, but {received} of {count} replicas had received that in {timeout:?}");
+        self.error(BackendErrorKind::Unknown, message)
     }
 
     fn too_few(&self) -> BackendError {

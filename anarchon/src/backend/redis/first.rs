@@ -167,7 +167,10 @@ impl ClaimStore {
                 .opt_int(memory)
                 .opt_int(seconds)
         };
-        self.calls.ask_many(self.decide.claim(), claims, |claim| &claim.job, pack, |_, answer| answer.first()).await
+        let won = |outcome: &SlotOutcome| *outcome == SlotOutcome::Won;
+        self.calls
+            .ask_claims(self.decide.claim(), claims, |claim| &claim.job, pack, |_, answer| answer.first(), won)
+            .await
     }
 
     pub(super) async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {

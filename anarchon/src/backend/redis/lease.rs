@@ -93,9 +93,9 @@ impl LeaseStore {
                 .int(ms(claim.takeover_within))
                 .int(claim.valid_until)
         };
-        self.calls
-            .ask_many(&script::CLAIM, claims, |claim| &claim.job, pack, |claim, answer| answer.claim(&claim.job))
-            .await
+        let read = |claim: &RunClaim, answer: Answer| answer.claim(&claim.job);
+        let won = |outcome: &ClaimOutcome| matches!(outcome, ClaimOutcome::Won { .. });
+        self.calls.ask_claims(&script::CLAIM, claims, |claim| &claim.job, pack, read, won).await
     }
 
     pub(super) async fn heartbeat_many(&self, beats: &[Beat]) -> Timeds<BeatOutcome> {

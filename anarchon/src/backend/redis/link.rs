@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisResult, Value};
 
-use super::address::Address;
+use super::address::{Address, Given};
 use super::error::{is_broken_connection, knows_no_such_script, needs_new_connection, sort};
 use super::script::Verb;
 use crate::error::{BackendError, BackendErrorKind};
@@ -23,6 +23,18 @@ pub(super) struct Link {
     own: Mutex<Own>,
     /// Held while a connection is made, so that one is enough for all who wait.
     connecting: tokio::sync::Mutex<()>,
+}
+
+/// How many replicas a claim waits for, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Replicas {
+    pub(super) count: u32,
+    pub(super) timeout: Duration,
+}
+
+enum Way<'a> {
+    Own(&'a Client),
+    Given(&'a dyn Given),
 }
 
 /// Our own connection, and which one it is.
@@ -67,26 +79,52 @@ impl Link {
 
     /// Sends a command, and once more on a new connection if the old one turns out to be broken: every call may reach
     /// the store twice.
-    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
-        let first = self.try_send(command).await;
-        match first {
+    pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+        match self.try_send(command).await {
             Err(error) if is_broken_connection(&error) => self.try_send(command).await,
             other => other,
         }
     }
 
     async fn try_send(&self, command: &Cmd) -> RedisResult<Value> {
-        let client = match &self.address {
-            Address::Server(client) => client,
-            Address::Given(connection) => return checked(connection.send(command).await),
-            // Told by `connect` before anything is sent.
-            Address::Wrong(_) => return Err((redis::ErrorKind::InvalidClientConfig, "there is no address").into()),
+        let client = match self.way()? {
+            Way::Own(client) => client,
+            Way::Given(connection) => return checked(connection.send(command).await),
         };
         let (mut connection, number) = self.connection(client).await?;
         let mut call = UnderWay { link: self, number, answered: false };
         let answer = checked(connection.send_packed_command(command).await);
         call.answered = !answer.as_ref().is_err_and(needs_new_connection);
         answer
+    }
+
+    /// Sends commands that must go over one connection; an answer that is an error is among the answers.
+    async fn send_all(&self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+        match self.try_send_all(commands).await {
+            Err(error) if is_broken_connection(&error) => self.try_send_all(commands).await,
+            other => other,
+        }
+    }
+
+    async fn try_send_all(&self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+        let client = match self.way()? {
+            Way::Own(client) => client,
+            Way::Given(connection) => return connection.send_all(commands).await,
+        };
+        let (mut connection, number) = self.connection(client).await?;
+        let mut call = UnderWay { link: self, number, answered: false };
+        let answer = connection.send_packed_commands(commands, 0, commands.len()).await;
+        call.answered = !answer.as_ref().is_err_and(needs_new_connection);
+        answer
+    }
+
+    fn way(&self) -> RedisResult<Way<'_>> {
+        match &self.address {
+            Address::Server(client) => Ok(Way::Own(client)),
+            Address::Given(connection) => Ok(Way::Given(&**connection)),
+            // Told by `connect` before anything is sent.
+            Address::Wrong(_) => Err((redis::ErrorKind::InvalidClientConfig, "there is no address").into()),
+        }
     }
 
     async fn connection(&self, client: &Client) -> RedisResult<(MultiplexedConnection, u64)> {
@@ -127,6 +165,27 @@ impl Link {
         self.own().connection = None;
     }
 
+    /// Runs a script, and says how many replicas had received what it wrote when that many had, or the time was over.
+    pub(super) async fn run_and_wait(
+        &self,
+        verb: &Verb,
+        keys: &[String],
+        args: &[Vec<u8>],
+        replicas: Replicas,
+    ) -> Result<(Value, i64), BackendError> {
+        let both = |name: &str, script: &str| {
+            let mut commands = redis::pipe();
+            commands.cmd(name).arg(script).arg(keys.len()).arg(keys).arg(args);
+            commands.cmd("WAIT").arg(replicas.count).arg(replicas.timeout.as_millis().max(1).to_string());
+            commands
+        };
+        let mut answers = self.send_all(&both("EVALSHA", &verb.hash)).await.and_then(two);
+        if answers.as_ref().is_err_and(knows_no_such_script) {
+            answers = self.send_all(&both("EVAL", verb.text)).await.and_then(two);
+        }
+        answers.map_err(|error| sort(self.backend, &error))
+    }
+
     /// Runs a script: by its hash, or by its text if the server does not know it.
     pub(super) async fn run(&self, verb: &Verb, keys: &[String], args: &[Vec<u8>]) -> Result<Value, BackendError> {
         let command = |name: &str, script: &str| {
@@ -145,6 +204,15 @@ impl Link {
     pub(super) fn error(&self, kind: BackendErrorKind, message: impl Into<String>) -> BackendError {
         BackendError::new(self.backend, kind, message)
     }
+}
+
+/// The answers of a script and of the wait after it.
+fn two(answers: Vec<Value>) -> RedisResult<(Value, i64)> {
+    let mut answers = answers.into_iter();
+    let mut next = || checked(Ok(answers.next().unwrap_or(Value::Nil)));
+    let first = next()?;
+    let received = redis::from_redis_value(next()?)?;
+    Ok((first, received))
 }
 
 /// An error that came as an answer is an error.

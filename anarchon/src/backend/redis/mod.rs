@@ -26,6 +26,8 @@ use redis::aio::ConnectionLike;
 
 use self::address::Address;
 use self::calls::{Calls, only};
+use self::keys::Keys;
+use self::link::Replicas;
 use self::strategy::Claims;
 use self::strategy::sealed::{Kept as _, Sealed as _};
 pub use self::strategy::{Idmp, Lease, Script, Strategy, StreamId, ValkeyStrategy};
@@ -99,9 +101,23 @@ macro_rules! flavour {
             /// one service need the same. At most 128 bytes, without braces and control characters; anything else is an
             /// error of `start()`.
             #[must_use]
-            pub fn prefix(self, prefix: impl Into<String>) -> Self {
-                let calls = self.store.into_calls().with_prefix(prefix.into());
-                Self { store: self.strategy.store(calls), strategy: self.strategy }
+            pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+                self.store.calls_mut().keys = Keys::new(prefix);
+                self
+            }
+
+            /// A claim is won only once so many replicas have received it (`WAIT`); unless set, none is waited for.
+            ///
+            /// A server tells its replicas later what it has decided, so a failover can lose the claims, and the leases, of
+            /// the last moments: then a slot is run a second time. This makes that unlikely, not impossible: a replica
+            /// that has received a claim may still not be the one that is promoted, and heartbeats and ends are not
+            /// waited for. If the replicas do not answer within `timeout`, the outcome is unknown and the claim is
+            /// repeated, so with too few of them no slot is run. Calls that follow on the connection wait as long, so
+            /// keep `timeout` well below the heartbeat.
+            #[must_use]
+            pub fn wait_replicas(mut self, count: u32, timeout: Duration) -> Self {
+                self.store.calls_mut().replicas = Some(Replicas { count, timeout });
+                self
             }
         }
 
@@ -320,6 +336,7 @@ flavour! {
     /// |---|---|---|
     /// | [`new`](Self::new) | `redis://localhost:6379` | where it is: `redis://user:password@host:port/database`, `unix:///path`, `host:port` |
     /// | [`prefix`](Self::prefix) | `cron:` | keeps services that share a server apart |
+    /// | [`wait_replicas`](Self::wait_replicas) | none | makes a claim wait for replication |
     /// | [`strategy`](Self::strategy) | [`Lease`] | how it is decided who runs a slot; the others hold no leases |
     ///
     /// What the server forgets cannot be honoured: `start()` warns if its memory policy may evict keys, a server without

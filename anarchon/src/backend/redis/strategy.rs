@@ -27,7 +27,9 @@ pub(super) mod sealed {
     pub trait Kept: Send + Sync + 'static {
         /// Its calls.
         fn calls(&self) -> &Calls;
-        /// The same.
+        /// The same, to be changed.
+        fn calls_mut(&mut self) -> &mut Calls;
+        /// The same, to go on with.
         fn into_calls(self) -> Calls;
     }
 }
@@ -122,6 +124,10 @@ impl sealed::Kept for LeaseStore {
         &self.calls
     }
 
+    fn calls_mut(&mut self) -> &mut Calls {
+        &mut self.calls
+    }
+
     fn into_calls(self) -> Calls {
         self.calls
     }
@@ -130,6 +136,10 @@ impl sealed::Kept for LeaseStore {
 impl sealed::Kept for ClaimStore {
     fn calls(&self) -> &Calls {
         &self.calls
+    }
+
+    fn calls_mut(&mut self) -> &mut Calls {
+        &mut self.calls
     }
 
     fn into_calls(self) -> Calls {
