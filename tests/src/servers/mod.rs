@@ -14,6 +14,7 @@ mod pgbouncer;
 mod postgres;
 mod process;
 mod redis;
+mod redis_cluster;
 mod sqld;
 
 use std::io::Write as _;
@@ -26,6 +27,7 @@ pub use mariadb::MariaDb;
 pub use pgbouncer::{PgBouncer, PgBouncerVersion};
 pub use postgres::{Postgres, PostgresVersion};
 pub use redis::{Redis, RedisVersion};
+pub use redis_cluster::RedisCluster;
 pub use sqld::Sqld;
 
 /// Where a component that `tests/services` fetches is. If it is not there, that is told.

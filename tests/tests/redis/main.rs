@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 mod clients;
+mod cluster;
 mod conformance;
 mod faults;
 mod first;

@@ -1,23 +1,34 @@
-//! Where the server is, or whose connection leads there.
+//! Where the server is, or whose connection leads there, and connections of all kinds behind one face.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use redis::aio::ConnectionLike;
-use redis::{Client, Cmd, Pipeline, RedisResult, Value};
+#[cfg(feature = "redis-cluster")]
+use redis::cluster::{ClusterClient, ClusterConfig};
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisResult, Value};
 
-/// A connection that the application has, used as it is.
-pub(super) trait Given: Send + Sync {
+/// How long it is tried to connect. Nothing waits that long but the first call: others have deadlines of their own.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long a node of a cluster is waited for before another is asked who has its place.
+#[cfg(feature = "redis-cluster")]
+const NODE: Duration = Duration::from_secs(3);
+
+/// A connection of ours, or of the application's.
+pub(super) trait Connection: Send + Sync {
     fn send<'a>(&self, command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>>;
 
     /// Commands that go together.
     fn send_all<'a>(&self, commands: &'a Pipeline) -> BoxFuture<'a, RedisResult<Vec<Value>>>;
 }
 
-struct Lent<C>(C);
+struct Shared<C>(C);
 
-impl<C: ConnectionLike + Clone + Send + Sync + 'static> Given for Lent<C> {
+impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connection for Shared<C> {
     fn send<'a>(&self, command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
         let mut connection = self.0.clone();
         async move { connection.req_packed_command(command).await }.boxed()
@@ -33,8 +44,11 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Given for Lent<C> {
 pub(super) enum Address {
     /// An address, to which connections of our own are made.
     Server(Client),
+    /// Those of a cluster's nodes.
+    #[cfg(feature = "redis-cluster")]
+    Cluster(ClusterClient),
     /// A connection of the application's.
-    Given(Box<dyn Given>),
+    Given(Arc<dyn Connection>),
     /// No address at all, and why; told at start.
     Wrong(String),
 }
@@ -71,8 +85,38 @@ impl Address {
         }
     }
 
+    /// A new connection of our own, if this is an address.
+    ///
+    /// How long an answer may take is the caller's business; the crate would give up after half a second.
+    pub(super) async fn connect(&self) -> RedisResult<Option<Arc<dyn Connection>>> {
+        match self {
+            Self::Server(client) => {
+                let config =
+                    AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(Some(CONNECT));
+                let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+                Ok(Some(Arc::new(Shared(connection))))
+            }
+            #[cfg(feature = "redis-cluster")]
+            Self::Cluster(client) => {
+                let config = ClusterConfig::new().set_response_timeout(NODE).set_connection_timeout(NODE);
+                let connection = client.get_async_connection_with_config(config).await?;
+                Ok(Some(Arc::new(Shared(connection))))
+            }
+            Self::Given(_) | Self::Wrong(_) => Ok(None),
+        }
+    }
+
+    /// Whether what leads there is a cluster, of which each node has some of the jobs.
+    pub(super) fn is_cluster(&self) -> bool {
+        #[cfg(feature = "redis-cluster")]
+        if matches!(self, Self::Cluster(_)) {
+            return true;
+        }
+        false
+    }
+
     pub(super) fn given(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Self {
-        Self::Given(Box::new(Lent(connection)))
+        Self::Given(Arc::new(Shared(connection)))
     }
 }
 
@@ -81,6 +125,8 @@ impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server(client) => write!(f, "{}", client.get_connection_info().addr()),
+            #[cfg(feature = "redis-cluster")]
+            Self::Cluster(_) => f.write_str("a cluster"),
             Self::Given(_) => f.write_str("a connection of the application"),
             Self::Wrong(why) => f.write_str(why),
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::{Cmd, Value};
 
 use super::address::Address;
@@ -108,7 +109,7 @@ impl Calls {
         self.link.error(kind, message)
     }
 
-    async fn send(&self, command: &Cmd) -> Result<Value, BackendError> {
+    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, BackendError> {
         self.link.send(command).await.map_err(|error| super::error::sort(self.name(), &error))
     }
 
@@ -143,7 +144,9 @@ impl Calls {
         jobs: impl Iterator<Item = &'a JobName>,
         requests: impl Iterator<Item = Pack>,
     ) -> (Vec<String>, Vec<Vec<u8>>) {
-        let keys = jobs.map(|job| self.keys.job(job)).chain([self.keys.index()]).collect();
+        // On a cluster the index is elsewhere, and scripts do without.
+        let index = (!self.address().is_cluster()).then(|| self.keys.index());
+        let keys = jobs.map(|job| self.keys.job(job)).chain(index).collect();
         let clock = self.clock.hand().map(|now| now.to_string().into_bytes()).unwrap_or_default();
         (keys, std::iter::once(clock).chain(requests.map(Pack::done)).collect())
     }
@@ -170,6 +173,12 @@ impl Calls {
         pack: impl Fn(&Q) -> Pack,
         read: impl Fn(&Q, Answer) -> Read<T>,
     ) -> Timeds<T> {
+        if self.address().is_cluster() {
+            // Each job's keys are on a node of their own; all calls are under way at once.
+            let one =
+                async |request: &Q| self.ask(verb, job(request), pack(request), |answer| read(request, answer)).await;
+            return join_all(requests.iter().map(one)).await;
+        }
         let mut all = Vec::with_capacity(requests.len());
         for some in requests.chunks(AT_ONCE) {
             match self.run(verb, some.iter().map(&job), some.iter().map(&pack)).await {
@@ -198,6 +207,19 @@ impl Calls {
         let Some(replicas) = self.replicas.filter(|_| !claims.is_empty()) else {
             return self.ask_many(verb, claims, job, pack, read).await;
         };
+        if self.address().is_cluster() {
+            let one = async |claim: &Q| {
+                let alone = (std::iter::once(job(claim)), std::iter::once(pack(claim)));
+                let (now, answers, received) = self.run_and_wait(verb, alone.0, alone.1, replicas).await?;
+                let answer = answers.into_iter().next().ok_or_else(|| self.too_few())?;
+                let outcome = read(claim, answer).map_err(|unread| self.unread(unread))?;
+                if received < i64::from(replicas.count) && won(&outcome) {
+                    return Err(self.unreplicated(received, replicas));
+                }
+                Ok(Timed::at(outcome, now))
+            };
+            return join_all(claims.iter().map(one)).await;
+        }
         match self.run_and_wait(verb, claims.iter().map(&job), claims.iter().map(&pack), replicas).await {
             Ok((now, answers, received)) if answers.len() == claims.len() => {
                 let few = received < i64::from(replicas.count);
@@ -236,7 +258,7 @@ impl Calls {
         let mut info = match self.send(&redis::cmd("INFO")).await {
             Ok(answer) => {
                 let server = Server::from_info(&text(&answer).unwrap_or_default());
-                if let Some(why) = server.refusal().or_else(|| refusal(&server)) {
+                if let Some(why) = server.refusal(self.address().is_cluster()).or_else(|| refusal(&server)) {
                     return Err(self.error(BackendErrorKind::Config, why));
                 }
                 server.into_info()
@@ -257,7 +279,7 @@ impl Calls {
         }
         // So that the first call of each kind is one round trip, too. A user may be let run scripts, and not this.
         for verb in verbs {
-            let _ = self.link.send(redis::cmd("SCRIPT").arg("LOAD").arg(verb.text)).await;
+            let _ = self.link.send(redis::cmd("SCRIPT").arg("LOAD").arg(&verb.text)).await;
         }
         Ok(info)
     }

@@ -1,5 +1,7 @@
 //! Claims, leases and history, each verb by one script.
 
+use std::collections::HashSet;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use super::calls::{Calls, Timeds, hex, id, ms};
@@ -25,6 +27,8 @@ const TRIM_AT_ONCE: usize = 8;
 #[derive(Debug)]
 pub struct LeaseStore {
     pub(super) calls: Calls,
+    /// On a cluster, jobs that this instance has noted in the index.
+    pub(super) indexed: Mutex<HashSet<JobName>>,
 }
 
 /// Part of a manual run's identity, too: once it has been trimmed, its token may start another.
@@ -34,7 +38,7 @@ fn slot(run: &RunKey) -> String {
 
 impl LeaseStore {
     pub(super) fn new(calls: Calls) -> Self {
-        Self { calls }
+        Self { calls, indexed: Mutex::default() }
     }
 
     pub(super) async fn connect(&self) -> Result<ServerInfo, BackendError> {
@@ -62,6 +66,9 @@ impl LeaseStore {
             Some(now) => Some(now),
             None => self.calls.clock().await?,
         };
+        if let (true, Some(now)) = (self.calls.address().is_cluster(), now) {
+            self.keep_index(jobs, forget_after, now).await?;
+        }
         Ok(Timed { value: registered, store_ms: now })
     }
 
@@ -93,6 +100,11 @@ impl LeaseStore {
                 .int(ms(claim.takeover_within))
                 .int(claim.valid_until)
         };
+        if self.calls.address().is_cluster()
+            && let Err(error) = self.index_claimed(claims).await
+        {
+            return claims.iter().map(|_| Err(error.to_shared())).collect();
+        }
         let read = |claim: &RunClaim, answer: Answer| answer.claim(&claim.job);
         let won = |outcome: &ClaimOutcome| matches!(outcome, ClaimOutcome::Won { .. });
         self.calls.ask_claims(&script::CLAIM, claims, |claim| &claim.job, pack, read, won).await
@@ -135,6 +147,9 @@ impl LeaseStore {
     }
 
     pub(super) async fn active(&self, jobs: &[JobName]) -> Result<Timed<Vec<ActiveRun>>, BackendError> {
+        if self.calls.address().is_cluster() {
+            return self.active_on_nodes(jobs).await;
+        }
         let mut runs = Vec::new();
         // Of no jobs at all is of all.
         let chunks = if jobs.is_empty() { vec![jobs] } else { jobs.chunks(ACTIVE_AT_ONCE).collect() };
@@ -144,14 +159,18 @@ impl LeaseStore {
             let (now, answers) = self.calls.run(&script::ACTIVE, some.iter(), nothing).await?;
             clock = Some(now);
             for answer in answers {
-                runs.push(self.active_run(&answer).map_err(|unread| self.calls.unread(unread))?);
+                runs.push(self.active_run(&answer)?);
             }
         }
         runs.sort_by(|a, b| a.run.cmp(&b.run));
         Ok(Timed { value: runs, store_ms: clock })
     }
 
-    fn active_run(&self, answer: &Answer) -> Read<ActiveRun> {
+    pub(super) fn active_run(&self, answer: &Answer) -> Result<ActiveRun, BackendError> {
+        self.read_active(answer).map_err(|unread| self.calls.unread(unread))
+    }
+
+    fn read_active(&self, answer: &Answer) -> Read<ActiveRun> {
         let key = answer.word()?;
         let job = self
             .calls

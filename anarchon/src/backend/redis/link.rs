@@ -1,19 +1,16 @@
 //! The connection: made when it is needed, made anew when it broke or when a call on it got no answer, and the sending
 //! of scripts.
 
-use std::sync::{Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisResult, Value};
+use redis::{Cmd, Pipeline, RedisResult, Value};
 
-use super::address::{Address, Given};
+use super::address::{Address, Connection};
 use super::error::{is_broken_connection, knows_no_such_script, needs_new_connection, sort};
 use super::script::Verb;
 use crate::error::{BackendError, BackendErrorKind};
-
-/// How long it is tried to connect. Nothing waits that long but the first call: others have deadlines of their own.
-const CONNECT: Duration = Duration::from_secs(5);
 
 /// The way to one server.
 #[derive(Debug)]
@@ -32,16 +29,17 @@ pub(super) struct Replicas {
     pub(super) timeout: Duration,
 }
 
-enum Way<'a> {
-    Own(&'a Client),
-    Given(&'a dyn Given),
+/// Our own connection, and which one it is.
+#[derive(Default)]
+struct Own {
+    connection: Option<Arc<dyn Connection>>,
+    number: u64,
 }
 
-/// Our own connection, and which one it is.
-#[derive(Debug, Default)]
-struct Own {
-    connection: Option<MultiplexedConnection>,
-    number: u64,
+impl fmt::Debug for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Own").field("number", &self.number).finish_non_exhaustive()
+    }
 }
 
 /// A call that is under way. If it is dropped before its answer came, nobody knows whether the connection still leads
@@ -87,13 +85,8 @@ impl Link {
     }
 
     async fn try_send(&self, command: &Cmd) -> RedisResult<Value> {
-        let client = match self.way()? {
-            Way::Own(client) => client,
-            Way::Given(connection) => return checked(connection.send(command).await),
-        };
-        let (mut connection, number) = self.connection(client).await?;
-        let mut call = UnderWay { link: self, number, answered: false };
-        let answer = checked(connection.send_packed_command(command).await);
+        let (connection, mut call) = self.connection().await?;
+        let answer = checked(connection.send(command).await);
         call.answered = !answer.as_ref().is_err_and(needs_new_connection);
         answer
     }
@@ -107,48 +100,39 @@ impl Link {
     }
 
     async fn try_send_all(&self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
-        let client = match self.way()? {
-            Way::Own(client) => client,
-            Way::Given(connection) => return connection.send_all(commands).await,
-        };
-        let (mut connection, number) = self.connection(client).await?;
-        let mut call = UnderWay { link: self, number, answered: false };
-        let answer = connection.send_packed_commands(commands, 0, commands.len()).await;
-        call.answered = !answer.as_ref().is_err_and(needs_new_connection);
-        answer
+        let (connection, mut call) = self.connection().await?;
+        let answers = connection.send_all(commands).await;
+        call.answered = !answers.as_ref().is_err_and(needs_new_connection);
+        answers
     }
 
-    fn way(&self) -> RedisResult<Way<'_>> {
-        match &self.address {
-            Address::Server(client) => Ok(Way::Own(client)),
-            Address::Given(connection) => Ok(Way::Given(&**connection)),
-            // Told by `connect` before anything is sent.
-            Address::Wrong(_) => Err((redis::ErrorKind::InvalidClientConfig, "there is no address").into()),
+    /// The connection there is, or a new one, and the call that will go over it.
+    async fn connection(&self) -> RedisResult<(Arc<dyn Connection>, UnderWay<'_>)> {
+        let call = |number| UnderWay { link: self, number, answered: false };
+        if let Address::Given(connection) = &self.address {
+            return Ok((Arc::clone(connection), call(0)));
         }
-    }
-
-    async fn connection(&self, client: &Client) -> RedisResult<(MultiplexedConnection, u64)> {
-        if let Some(connection) = self.current() {
-            return Ok(connection);
+        if let Some((connection, number)) = self.current() {
+            return Ok((connection, call(number)));
         }
         let _connecting = self.connecting.lock().await;
-        if let Some(connection) = self.current() {
-            return Ok(connection);
+        if let Some((connection, number)) = self.current() {
+            return Ok((connection, call(number)));
         }
-        // How long a call may take is the caller's business; the crate would give up after half a second.
-        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(Some(CONNECT));
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        // That there is no address is told by `connect` before anything is sent.
+        let none = (redis::ErrorKind::InvalidClientConfig, "there is no address");
+        let connection = self.address.connect().await?.ok_or(none)?;
         let mut own = self.own();
         own.number += 1;
-        own.connection = Some(connection.clone());
-        Ok((connection, own.number))
+        own.connection = Some(Arc::clone(&connection));
+        Ok((connection, call(own.number)))
     }
 
     fn own(&self) -> std::sync::MutexGuard<'_, Own> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn current(&self) -> Option<(MultiplexedConnection, u64)> {
+    fn current(&self) -> Option<(Arc<dyn Connection>, u64)> {
         let own = self.own();
         own.connection.clone().map(|connection| (connection, own.number))
     }
@@ -181,7 +165,7 @@ impl Link {
         };
         let mut answers = self.send_all(&both("EVALSHA", &verb.hash)).await.and_then(two);
         if answers.as_ref().is_err_and(knows_no_such_script) {
-            answers = self.send_all(&both("EVAL", verb.text)).await.and_then(two);
+            answers = self.send_all(&both("EVAL", &verb.text)).await.and_then(two);
         }
         answers.map_err(|error| sort(self.backend, &error))
     }
@@ -195,7 +179,7 @@ impl Link {
         };
         let mut answer = self.send(&command("EVALSHA", &verb.hash)).await;
         if answer.as_ref().is_err_and(knows_no_such_script) {
-            answer = self.send(&command("EVAL", verb.text)).await;
+            answer = self.send(&command("EVAL", &verb.text)).await;
         }
         answer.map_err(|error| sort(self.backend, &error))
     }

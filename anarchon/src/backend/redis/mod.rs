@@ -7,6 +7,7 @@
 
 mod address;
 mod calls;
+mod cluster;
 mod error;
 mod first;
 mod keys;
@@ -79,6 +80,19 @@ macro_rules! flavour {
             #[must_use]
             pub fn from_connection(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Self {
                 Self::on(Address::given(connection))
+            }
+
+            /// The cluster of a client that the application has. Only its addresses and settings are used: the backend makes
+            /// connections of its own.
+            ///
+            /// A job's keys are on one node, and each call about a job is one script there; calls about many jobs are one
+            /// script each, all under way at once. Times are those of the job's node, so the clocks of the nodes must agree,
+            /// as their machines' time service sees to. After a failover the warning of
+            /// [`wait_replicas`](Self::wait_replicas) holds.
+            #[cfg(feature = "redis-cluster")]
+            #[must_use]
+            pub fn from_cluster(client: redis::cluster::ClusterClient) -> Self {
+                Self::on(Address::Cluster(client))
             }
 
             fn on(address: Address) -> Self {

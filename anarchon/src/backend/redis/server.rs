@@ -38,12 +38,12 @@ impl Server {
     }
 
     /// Why it will not do.
-    pub(super) fn refusal(&self) -> Option<String> {
+    pub(super) fn refusal(&self, as_cluster: bool) -> Option<String> {
         let major = self.version.split('.').next().and_then(|major| major.parse::<u32>().ok());
         if major.is_some_and(|major| major < OLDEST) {
             return Some(format!("{} {} is too old: it must be {OLDEST}.0 or newer", self.name, self.version));
         }
-        if self.cluster {
+        if self.cluster && !as_cluster {
             return Some(format!(
                 "{} {} is a node of a cluster, which this connection cannot follow; give a cluster client to \
                  `from_cluster`",
@@ -80,6 +80,8 @@ impl Server {
 pub(super) fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        // Each node of a cluster has its own.
+        Value::Map(nodes) => nodes.first().and_then(|(_, value)| text(value)),
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
         _ => None,
     }
@@ -92,12 +94,14 @@ mod tests {
     #[test]
     fn servers_that_will_not_do_are_refused_by_name_and_version() {
         let server = |lines: &[&str]| Server::from_info(&lines.join("\r\n"));
-        assert_eq!(server(&["redis_version:7.0.15", "maxmemory_policy:noeviction"]).refusal(), None);
-        let old = server(&["# Server", "redis_version:4.0.14"]).refusal().unwrap();
+        assert_eq!(server(&["redis_version:7.0.15", "maxmemory_policy:noeviction"]).refusal(false), None);
+        let old = server(&["# Server", "redis_version:4.0.14"]).refusal(false).unwrap();
         assert!(old.contains("Redis 4.0.14"), "{old}");
-        let node = server(&["redis_version:7.2.4", "valkey_version:8.0.1", "cluster_enabled:1"]).refusal().unwrap();
+        let node =
+            server(&["redis_version:7.2.4", "valkey_version:8.0.1", "cluster_enabled:1"]).refusal(false).unwrap();
+        assert_eq!(server(&["redis_version:7.2.4", "cluster_enabled:1"]).refusal(true), None);
         assert!(node.contains("Valkey 8.0.1 is a node of a cluster"), "{node}");
-        assert_eq!(server(&[]).refusal(), None);
+        assert_eq!(server(&[]).refusal(false), None);
     }
 
     #[test]
