@@ -43,10 +43,10 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connection for Shared<C>
 /// What leads to the server.
 pub(super) enum Address {
     /// An address, to which connections of our own are made.
-    Server(Client),
+    Server(Box<Client>),
     /// Those of a cluster's nodes.
     #[cfg(feature = "redis-cluster")]
-    Cluster(ClusterClient),
+    Cluster(Box<ClusterClient>),
     /// A connection of the application's.
     Given(Arc<dyn Connection>),
     /// No address at all, and why; told at start.
@@ -76,7 +76,7 @@ impl Address {
 
     pub(super) fn client(client: Client) -> Self {
         if client.get_connection_info().addr().is_supported() {
-            Self::Server(client)
+            Self::Server(Box::new(client))
         } else {
             Self::Wrong(format!(
                 "`{}` cannot be reached by this program: its way of connecting is not compiled in",

@@ -92,7 +92,7 @@ macro_rules! flavour {
             #[cfg(feature = "redis-cluster")]
             #[must_use]
             pub fn from_cluster(client: redis::cluster::ClusterClient) -> Self {
-                Self::on(Address::Cluster(client))
+                Self::on(Address::Cluster(Box::new(client)))
             }
 
             fn on(address: Address) -> Self {

@@ -90,7 +90,7 @@ fn with_constants(source: &str) -> String {
     let code: Vec<&str> = source.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
     let constants: Vec<(&str, &str)> = code.iter().filter_map(|line| constants(line)).flatten().collect();
     let mut text = String::with_capacity(source.len());
-    for line in code.into_iter().filter(|line| constants_free(line)) {
+    for line in code.into_iter().filter(constants_free) {
         for word in words(line) {
             let value = constants.iter().find(|(name, _)| *name == word).map(|(_, value)| *value);
             text.push_str(value.unwrap_or(word));

@@ -8,7 +8,8 @@
 -- A job has three keys under one hash tag. <job> is a hash:
 --   v        the format of all that is here
 --   open     its unfinished runs, by slot and id (the positions below), packed
---   r:<id>   one run's record: slot, status and end of the run once it is over, and its attempts, packed
+--   r:<id>   one run's record: slot, status and end of the run once it is over, and its attempts, packed; a run whose
+--            first attempt is open has none yet
 --   f:<schedule identity>  the floor
 --   fence, mark (newest trimmed slot), skips (an upper bound of the last skipped slot), touched, ttl
 --   pause    who, when and a note, packed;  reg: who registered which schedule, packed
@@ -23,9 +24,9 @@
 local FORMAT, NEWEST = '1', 2
 local HOUR, DAY = 3600000, 86400000
 
--- An unfinished run. FENCE, REASON and INSTANCE are those of its latest attempt.
+-- An unfinished run. From FENCE on it is about its latest attempt.
 local ID, SLOT, STATUS, ATTEMPT, FAILURES, RELEASES, TOKEN, UNTIL, ENDED = 1, 2, 3, 4, 5, 6, 7, 8, 9
-local MAX, RETRY, WITHIN, COUNTS, FENCE, REASON, INSTANCE = 10, 11, 12, 13, 14, 15, 16
+local MAX, RETRY, WITHIN, COUNTS, FENCE, REASON, INSTANCE, CLAIMED = 10, 11, 12, 13, 14, 15, 16, 17
 -- A record; and an attempt in it.
 local R_SLOT, R_STATUS, R_UNTIL, R_ATTEMPTS = 1, 2, 3, 4
 local A_NUMBER, A_TOKEN, A_FENCE, A_REASON, A_INSTANCE, A_STATUS = 1, 2, 3, 4, 5, 6
@@ -68,14 +69,31 @@ local function set(job, field, value)
   fields[#fields + 1] = value
 end
 
--- The record of a run; nil if there is none. Whoever changes it says so.
+local function find(job, id)
+  for at, run in ipairs(job.open) do
+    if run[ID] == id then
+      return run, at
+    end
+  end
+end
+
+local function attempt_in(run)
+  local who = run[INSTANCE]
+  return { run[ATTEMPT], run[TOKEN], run[FENCE], run[REASON], who, 'running', run[CLAIMED], false, false, false }
+end
+
+-- The record of a run; nil if there is no such run. Whoever changes it says so.
 local function record(job, id, changes)
   local known = job.records[id]
   if known == nil then
     local found = call('HGET', job.key, 'r:' .. id)
     known = found and unpacked(found)
-    job.records[id] = known
   end
+  if not known then
+    local run = find(job, id)
+    known = run and { run[SLOT], false, 0, { attempt_in(run) } }
+  end
+  job.records[id] = known or false
   if changes and known then
     job.stale[id] = true
   end
@@ -107,14 +125,6 @@ local function save(job)
   call('HSET', job.key, unpack(job.fields))
   if #job.over > 0 then
     call('ZADD', job.key .. ':h', unpack(job.over))
-  end
-end
-
-local function find(job, id)
-  for at, run in ipairs(job.open) do
-    if run[ID] == id then
-      return run, at
-    end
   end
 end
 
@@ -165,25 +175,25 @@ local function end_attempt(job, id, token, status, why)
   return attempt
 end
 
--- Notes a new attempt of a run, with the next fence: it grows even when a failed-over server has forgotten the last.
+-- Notes a new attempt of a run, with the next fence: it grows even when a failed-over server has forgotten the last. The
+-- first one needs no record yet: all there is to know is in the run.
 local function begin(job, run, token, reason, instance, last_fence)
   local fence = math.max((tonumber(last_fence) or 0) + 1, now)
-  run[TOKEN], run[FENCE], run[REASON], run[INSTANCE] = token, fence, reason, instance
-  local kept = record(job, run[ID], true)
-  if not kept then
-    kept = { run[SLOT], false, 0, {} }
-    job.records[run[ID]], job.stale[run[ID]] = kept, true
+  local kept = find(job, run[ID]) and record(job, run[ID], true)
+  run[TOKEN], run[FENCE], run[REASON], run[INSTANCE], run[CLAIMED] = token, fence, reason, instance, now
+  if kept then
+    local attempts = kept[R_ATTEMPTS]
+    attempts[#attempts + 1] = attempt_in(run)
   end
-  local attempts = kept[R_ATTEMPTS]
-  attempts[#attempts + 1] = { run[ATTEMPT], token, fence, reason, instance, 'running', now, false, false, false }
   set(job, 'fence', text(fence))
   job.changed = true
 end
 
 -- Takes the run at this place out of the unfinished ones, and gives it its last status.
 local function settle(job, at, status)
-  local run = table.remove(job.open, at)
+  local run = job.open[at]
   local kept = record(job, run[ID], true)
+  table.remove(job.open, at)
   kept[R_STATUS], kept[R_UNTIL] = status, run[UNTIL]
   job.over[#job.over + 1] = run[SLOT]
   job.over[#job.over + 1] = run[ID] .. ' ' .. #kept[R_ATTEMPTS]
