@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use redis::aio::ConnectionLike;
 #[cfg(feature = "redis-cluster")]
 use redis::cluster::{ClusterClient, ClusterConfig};
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisResult, Value};
 
 /// How long it is tried to connect. Nothing waits that long but the first call: others have deadlines of their own.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -67,8 +67,14 @@ impl Address {
             }
             _ => format!("redis://{location}"),
         };
+        let tls = url.starts_with("rediss:") || url.starts_with("valkeys:");
         match Client::open(url) {
             Ok(client) => Self::client(client),
+            Err(_) if tls && !cfg_tls() => Self::Wrong(
+                "TLS is not compiled into this program: enable the feature `tokio-rustls-comp` or \
+                 `tokio-native-tls-comp` of the crate `redis`"
+                    .to_owned(),
+            ),
             // The error's detail might hold the URL, and a URL holds the password.
             Err(error) => Self::Wrong(format!("the URL cannot be read ({})", error.category())),
         }
@@ -120,6 +126,12 @@ impl Address {
     }
 }
 
+/// Whether the `redis` crate can encrypt, which is not for us to say but for whoever else enables its features.
+fn cfg_tls() -> bool {
+    let address = ConnectionAddr::TcpTls { host: String::new(), port: 0, insecure: false, tls_params: None };
+    address.is_supported()
+}
+
 impl fmt::Debug for Address {
     /// Never shows a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -151,6 +163,14 @@ mod tests {
         ] {
             let shown_as = format!("{:?}", Address::at(location));
             assert_eq!(shown_as.replace(['[', ']'], ""), shown, "{location}");
+        }
+    }
+
+    #[test]
+    fn a_url_with_tls_says_what_it_needs() {
+        if !cfg_tls() {
+            let address = format!("{:?}", Address::at("rediss://u:secret@h:7"));
+            assert!(address.contains("tokio-rustls-comp") && !address.contains("secret"), "{address}");
         }
     }
 

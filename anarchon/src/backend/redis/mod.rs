@@ -348,10 +348,13 @@ flavour! {
     ///
     /// | option | default | meaning |
     /// |---|---|---|
-    /// | [`new`](Self::new) | `redis://localhost:6379` | where it is: `redis://user:password@host:port/database`, `unix:///path`, `host:port` |
+    /// | [`new`](Self::new) | `redis://localhost:6379` | where it is: `redis://user:password@host:port/database`, `rediss://` (with TLS), `unix:///path`, `host:port` |
     /// | [`prefix`](Self::prefix) | `cron:` | keeps services that share a server apart |
     /// | [`wait_replicas`](Self::wait_replicas) | none | makes a claim wait for replication |
     /// | [`strategy`](Self::strategy) | [`Lease`] | how it is decided who runs a slot; the others hold no leases |
+    ///
+    /// `rediss://` needs a feature of the `redis` crate, which a program enables by naming that crate itself:
+    /// `tokio-rustls-comp` or `tokio-native-tls-comp`.
     ///
     /// What the server forgets cannot be honoured: `start()` warns if its memory policy may evict keys, a server without
     /// an append-only file forgets all leases and the latest slots in a crash, and a failover may lose the writes of the
@@ -368,7 +371,7 @@ flavour! {
 }
 
 flavour! {
-    /// A backend on Valkey: like [`RedisBackend`](crate::RedisBackend), but for strategies that only Redis has.
+    /// A backend on Valkey: like [`RedisBackend`], but for strategies that only Redis has.
     ///
     /// ```
     /// use anarchon::ValkeyBackend;
