@@ -99,6 +99,24 @@ static LIBSQL: Driver = Driver {
     open: |url| Ok(leases(crate::backend::LibsqlBackend::open(url)?)),
 };
 
+#[cfg(feature = "redis")]
+#[allow(unsafe_code)]
+#[linkme::distributed_slice(DRIVERS)]
+static REDIS: Driver = Driver {
+    schemes: &["redis", "rediss", "unix"],
+    feature: Some("redis"),
+    open: |url| Ok(leases(crate::backend::RedisBackend::new(url))),
+};
+
+#[cfg(feature = "redis")]
+#[allow(unsafe_code)]
+#[linkme::distributed_slice(DRIVERS)]
+static VALKEY: Driver = Driver {
+    schemes: &["valkey", "valkeys"],
+    feature: Some("redis"),
+    open: |url| Ok(leases(crate::backend::ValkeyBackend::new(url))),
+};
+
 /// Schemes that come with a feature, for the hint when it is off.
 const KNOWN: &[(&str, &str)] = &[
     ("sqlite", "sqlite"),
@@ -110,6 +128,11 @@ const KNOWN: &[(&str, &str)] = &[
     ("libsql", "libsql"),
     ("https", "libsql"),
     ("http", "libsql"),
+    ("redis", "redis"),
+    ("rediss", "redis"),
+    ("unix", "redis"),
+    ("valkey", "redis"),
+    ("valkeys", "redis"),
 ];
 
 pub(crate) fn open(url: &str) -> Result<Arc<dyn DynStore>, Error> {

@@ -63,6 +63,7 @@
 //! | `SqliteBackend` | `sqlite` (default) | yes | processes on one machine |
 //! | `MySqlBackend` | `mysql` | yes | MySQL 8, MariaDB 10.6 |
 //! | `LibsqlBackend` | `libsql`, `libsql-tls` | yes | a libSQL server, Turso |
+//! | `RedisBackend`, `ValkeyBackend` | `redis` | yes | a Redis or Valkey server |
 //! | [`MemoryBackend`] | | yes | tests |
 //! | [`ClaimOnlyMemoryBackend`] | | no | tests |
 //!
@@ -78,6 +79,7 @@
 //! | `postgres` | no | `PostgresBackend`; encrypted connections need a TLS feature of sqlx as well |
 //! | `mysql` | no | `MySqlBackend` |
 //! | `libsql`, `libsql-tls` | no | `LibsqlBackend`, over plain HTTP or over TLS as well |
+//! | `redis` | no | `RedisBackend`, `ValkeyBackend` |
 //! | `testing` | no | `testing`: the conformance suite for backends, a manual clock, a store that fails on demand |
 //!
 //! The oldest supported Rust is the `rust-version` of the manifest; raising it is a minor release.
@@ -123,6 +125,8 @@ pub use backend::{
     AnyBackend, AnyClaimBackend, Backend, ClaimBackend, ClaimOnlyMemoryBackend, HistoryByAge, LeaseBackend,
     MemoryBackend,
 };
+#[cfg(feature = "redis")]
+pub use backend::{RedisBackend, ValkeyBackend};
 pub use clock::{Clock, SystemClock};
 pub use context::{CancelReason, Context};
 pub use duration::IntoDuration;

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
 
-use crate::servers::{Database, MariaDb, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion, Sqld};
+use crate::servers::{
+    Database, MariaDb, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion, Redis, RedisVersion, Sqld,
+};
 
 /// A server that a test may start, kill and start again.
 pub trait Server: fmt::Debug {
@@ -84,6 +86,19 @@ impl Store {
     #[must_use]
     pub fn libsql() -> Option<Self> {
         let server = Sqld::own()?;
+        Some(Self::new(server.url(), Some(Box::new(server))))
+    }
+
+    /// A new database on the Redis or Valkey that the tests of this program share.
+    #[must_use]
+    pub fn redis(version: RedisVersion) -> Option<Self> {
+        Some(Self::new(Redis::shared(version)?.database(), None))
+    }
+
+    /// A Redis or Valkey of its own, which keeps what it was told when it is killed.
+    #[must_use]
+    pub fn own_redis(version: RedisVersion) -> Option<Self> {
+        let server = Redis::own_durable(version)?;
         Some(Self::new(server.url(), Some(Box::new(server))))
     }
 

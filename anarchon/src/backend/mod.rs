@@ -13,6 +13,8 @@ mod memory_claim_only;
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -36,6 +38,8 @@ pub use memory_claim_only::ClaimOnlyMemoryBackend;
 pub use mysql::{MySqlBackend, MySqlDialect};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresBackend, PostgresDialect};
+#[cfg(feature = "redis")]
+pub use redis::{RedisBackend, ValkeyBackend};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteBackend, SqliteDialect};
 #[cfg(all(feature = "libsql", not(feature = "sqlite")))]

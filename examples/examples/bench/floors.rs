@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anarchon::Token;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{PgPool, SqlitePool};
 
 use crate::Fallible;
 use crate::claim::{MANY, Measured};
+#[cfg(feature = "servers")]
+use crate::servers;
 use crate::usage::wall_us;
 
 /// Calls of one phase.
@@ -36,6 +37,8 @@ impl Op {
             ("postgres" | "postgresql", Self::One) => "bare: one statement",
             ("postgres" | "postgresql", Self::Transaction) => "bare: 5 statements",
             ("postgres" | "postgresql", Self::Many) => "bare: unnest(100)",
+            ("redis" | "valkey", Self::Many) => "bare: 100 in a script",
+            ("redis" | "valkey", _) => "bare: one script",
             (_, Self::One) => "bare: one call",
             (_, Self::Transaction) => "bare: 4 calls",
             (_, Self::Many) => "bare: json_each(100)",
@@ -47,7 +50,8 @@ impl Op {
 pub(crate) enum Floor {
     Memory(Arc<Mutex<HashMap<(String, i64), Token>>>),
     Sqlite(SqlitePool),
-    Postgres(PgPool),
+    #[cfg(feature = "servers")]
+    Server(servers::Server),
     /// None is known for this scheme.
     None,
 }
@@ -72,19 +76,9 @@ impl Floor {
                 sqlx::query(table).execute(&pool).await?;
                 Ok(Self::Sqlite(pool))
             }
-            Some(("postgres" | "postgresql", _)) => {
-                let options: PgConnectOptions = url.parse()?;
-                // As many connections as the library has.
-                let pool = PgPoolOptions::new().max_connections(2).test_before_acquire(false);
-                let pool = pool.connect_with(options).await?;
-                for table in [
-                    "CREATE TABLE IF NOT EXISTS bench_bare (job TEXT, slot BIGINT, token TEXT, PRIMARY KEY (job, slot))",
-                    "CREATE TABLE IF NOT EXISTS bench_bare_jobs (job TEXT PRIMARY KEY, fence BIGINT)",
-                ] {
-                    sqlx::query(table).execute(&pool).await?;
-                }
-                Ok(Self::Postgres(pool))
-            }
+            #[cfg(feature = "servers")]
+            _ => Ok(servers::Server::open(url).await?.map_or(Self::None, Self::Server)),
+            #[cfg(not(feature = "servers"))]
             _ => Ok(Self::None),
         }
     }
@@ -123,11 +117,14 @@ impl Floor {
                     };
                     measured.phase(tasks, CALLS, things, call).await?;
                 }
-                Self::Postgres(pool) => {
-                    let pool = pool.clone();
+                #[cfg(feature = "servers")]
+                Self::Server(server) if !server.knows(op) => return Ok(None),
+                #[cfg(feature = "servers")]
+                Self::Server(server) => {
+                    let server = server.clone();
                     let call = move |index: usize| {
-                        let pool = pool.clone();
-                        async move { postgres(&pool, op, index, slot).await }
+                        let server = server.clone();
+                        async move { server.call(op, index, slot).await }
                     };
                     measured.phase(tasks, CALLS, things, call).await?;
                 }
@@ -160,37 +157,6 @@ async fn sqlite(pool: &SqlitePool, op: Op, index: usize, slot: i64) -> Fallible<
                         ON CONFLICT DO NOTHING RETURNING job";
             // Which of them were won has to be told.
             let won = sqlx::query(many).bind(slot).bind(serde_json::to_string(&rows)?).fetch_all(pool).await?;
-            debug_assert_eq!(won.len(), MANY);
-        }
-    }
-    Ok(())
-}
-
-async fn postgres(pool: &PgPool, op: Op, index: usize, slot: i64) -> Fallible<()> {
-    let insert = "INSERT INTO bench_bare VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-    let (job, token) = (format!("bench-{index:04}"), Token::random().to_string());
-    match op {
-        Op::One => {
-            sqlx::query(insert).bind(job).bind(slot).bind(token).execute(pool).await?;
-        }
-        Op::Transaction => {
-            let mut transaction = pool.begin().await?;
-            let lock = "INSERT INTO bench_bare_jobs AS j VALUES ($1, 1) \
-                        ON CONFLICT (job) DO UPDATE SET fence = j.fence + 1";
-            sqlx::query(lock).bind(&job).execute(&mut *transaction).await?;
-            let look = "SELECT token FROM bench_bare WHERE job = $1 AND slot = $2";
-            let taken = sqlx::query(look).bind(&job).bind(slot).fetch_optional(&mut *transaction).await?;
-            if taken.is_none() {
-                sqlx::query(insert).bind(job).bind(slot).bind(token).execute(&mut *transaction).await?;
-            }
-            transaction.commit().await?;
-        }
-        Op::Many => {
-            let jobs: Vec<String> = (0..MANY).map(|row| format!("{job}-{row:03}")).collect();
-            let tokens: Vec<String> = (0..MANY).map(|_| Token::random().to_string()).collect();
-            let many = "INSERT INTO bench_bare SELECT job, $2, token FROM unnest($1::text[], $3::text[]) u (job, token) \
-                        ON CONFLICT DO NOTHING RETURNING job";
-            let won = sqlx::query(many).bind(jobs).bind(slot).bind(tokens).fetch_all(pool).await?;
             debug_assert_eq!(won.len(), MANY);
         }
     }

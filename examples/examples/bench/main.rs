@@ -19,6 +19,8 @@ mod instance;
 mod options;
 mod recorder;
 mod report;
+#[cfg(feature = "servers")]
+mod servers;
 mod timer;
 mod usage;
 

@@ -13,6 +13,8 @@ mod mariadb;
 mod pgbouncer;
 mod postgres;
 mod process;
+mod redis;
+mod redis_cluster;
 mod sqld;
 
 use std::io::Write as _;
@@ -24,6 +26,8 @@ pub use database::Database;
 pub use mariadb::MariaDb;
 pub use pgbouncer::{PgBouncer, PgBouncerVersion};
 pub use postgres::{Postgres, PostgresVersion};
+pub use redis::{Redis, RedisVersion};
+pub use redis_cluster::RedisCluster;
 pub use sqld::Sqld;
 
 /// Where a component that `tests/services` fetches is. If it is not there, that is told.

@@ -41,7 +41,7 @@ macro_rules! on_each {
     };
 }
 
-on_each!([libsql, mariadb, pgbouncer, postgres, sqlite] {
+on_each!([libsql, mariadb, pgbouncer, postgres, redis, sqlite, valkey] {
     blocking:
         a_handler_that_blocks_the_only_worker_thread_keeps_its_lease,
         a_handler_that_blocks_a_single_threaded_runtime_keeps_its_lease,

@@ -1,5 +1,6 @@
 //! The stores that every scenario runs on. One whose server is not there is `None`.
 
+use tests::servers::RedisVersion;
 use tests::{Lab, Store};
 
 fn lab(store: Option<Store>) -> Option<Lab> {
@@ -37,4 +38,12 @@ pub(crate) fn libsql() -> Option<Lab> {
 
 pub(crate) fn own_libsql() -> Option<Lab> {
     libsql()
+}
+
+pub(crate) fn redis() -> Option<Lab> {
+    lab(Store::redis(RedisVersion::Redis8))
+}
+
+pub(crate) fn valkey() -> Option<Lab> {
+    lab(Store::redis(RedisVersion::Valkey9))
 }

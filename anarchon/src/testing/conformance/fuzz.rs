@@ -208,6 +208,10 @@ impl Ledger {
         }
     }
 
+    fn has_won(&self, token: Token) -> bool {
+        self.won.contains_key(&token)
+    }
+
     fn is_over(&self, token: Token) -> bool {
         self.won.get(&token).is_some_and(|promise| promise.over)
     }
@@ -283,20 +287,25 @@ impl<B: LeaseBackend> Fuzz<B> {
             }
             Call::Finish(finish) => {
                 let finish = Finish { run: self.key(&finish.run), ..finish.clone() };
+                let had_won = self.ledger(|l| l.has_won(finish.token));
                 match answer!("finish", store.finish(&finish).await).value {
                     FinishOutcome::Recorded { run, retry_in } => {
                         assert_eq!(run == Status::Waiting, retry_in.is_some(), "{finish:?}");
                         self.ledger(|l| l.over(finish.token, Some(finish.ending.status())));
                     }
-                    FinishOutcome::Lost => self.ledger(|l| l.over(finish.token, None)),
+                    // It may have overtaken the claim that wins the attempt.
+                    FinishOutcome::Lost if had_won => self.ledger(|l| l.over(finish.token, None)),
+                    FinishOutcome::Lost => {}
                 }
             }
             Call::Release(release) => {
                 let release = Release { run: self.key(&release.run), ..release.clone() };
+                let had_won = self.ledger(|l| l.has_won(release.token));
                 let status = if release.returned { AttemptStatus::Returned } else { AttemptStatus::HandedOver };
                 match answer!("release", store.release(&release).await).value {
                     ReleaseOutcome::Released => self.ledger(|l| l.over(release.token, Some(status))),
-                    ReleaseOutcome::Lost => self.ledger(|l| l.over(release.token, None)),
+                    ReleaseOutcome::Lost if had_won => self.ledger(|l| l.over(release.token, None)),
+                    ReleaseOutcome::Lost => {}
                 }
             }
             Call::Pause(job, on) => {

@@ -1,0 +1,236 @@
+-- What is kept of a job, and the steps that all scripts share. The text of each script is this file, its own, and
+-- `each.lua`, which runs `step` for every request on one reading of the clock.
+--
+--   KEYS      the job of each request, and then the index of all jobs
+--   ARGV[1]   '' for the server's clock; a test gives the time itself, in ms
+--   ARGV[2..] the requests, packed by the client as arrays without holes: `false` stands for nothing
+--
+-- A job has three keys under one hash tag. <job> is a hash:
+--   v        the format of all that is here
+--   open     its unfinished runs, by slot and id (the positions below), packed
+--   r:<id>   one run's record: slot, status and end of the run once it is over, and its attempts, packed; a run whose
+--            first attempt is open has none yet
+--   f:<schedule identity>  the floor
+--   fence, mark (newest trimmed slot), skips (an upper bound of the last skipped slot), touched, ttl
+--   pause    who, when and a note, packed;  reg: who registered which schedule, packed
+-- <job>:h is a sorted set of the runs that are over ("<id> <number of attempts>") by slot, <job>:s one of the skip
+-- records ("<first> <last> <count> <reason>") by their last slot. The id of a run is its slot, or `m` and the token of a
+-- manual one. Tokens are 32 hex digits: they are compared by the server's locale.
+--
+-- Needs Redis 5, or any Valkey, since when a script's effects are replicated in place of its text, so that it may read
+-- the clock and write. HSET of several fields and UNLINK came with 4.0, PEXPIRE, PTTL, TIME and cmsgpack with 2.6 to
+-- 2.8, the rest is older.
+
+local FORMAT, NEWEST = '1', 2
+local HOUR, DAY = 3600000, 86400000
+
+-- An unfinished run. From FENCE on it is about its latest attempt.
+local ID, SLOT, STATUS, ATTEMPT, FAILURES, RELEASES, TOKEN, UNTIL, ENDED = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local MAX, RETRY, WITHIN, COUNTS, FENCE, REASON, INSTANCE, CLAIMED = 10, 11, 12, 13, 14, 15, 16, 17
+-- A record; and an attempt in it.
+local R_SLOT, R_STATUS, R_UNTIL, R_ATTEMPTS = 1, 2, 3, 4
+local A_NUMBER, A_TOKEN, A_FENCE, A_REASON, A_INSTANCE, A_STATUS = 1, 2, 3, 4, 5, 6
+local A_CLAIMED, A_ENDED, A_ERROR, A_NOTE = 7, 8, 9, 10
+
+local call, pack, unpacked, format = redis.call, cmsgpack.pack, cmsgpack.unpack, string.format
+local INDEX = KEYS[#ARGV]
+
+local now = tonumber(ARGV[1])
+if not now then
+  local time = call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Numbers become text here and nowhere else: Lua's own way rounds them to 14 digits.
+local function text(number)
+  return format('%.0f', number)
+end
+
+-- The job as it is, with what else is asked for; the record of `id` is read on the way. Or the answer that it is newer.
+local function load(key, id, ...)
+  local found = call('HMGET', key, 'v', 'open', 'r:' .. (id or ''), ...)
+  local version = found[1]
+  if version and version ~= FORMAT and tonumber(version) > NEWEST then
+    return nil, { 'newer', version }
+  end
+  local job = { key = key, new = not version, open = {}, records = {}, stale = {}, fields = {}, over = {} }
+  if found[2] and found[2] ~= '' then
+    job.open = unpacked(found[2])
+  end
+  if id then
+    job.records[id] = found[3] and unpacked(found[3])
+  end
+  return job, found
+end
+
+local function set(job, field, value)
+  local fields = job.fields
+  fields[#fields + 1] = field
+  fields[#fields + 1] = value
+end
+
+local function find(job, id)
+  for at, run in ipairs(job.open) do
+    if run[ID] == id then
+      return run, at
+    end
+  end
+end
+
+local function attempt_in(run)
+  local who = run[INSTANCE]
+  return { run[ATTEMPT], run[TOKEN], run[FENCE], run[REASON], who, 'running', run[CLAIMED], false, false, false }
+end
+
+-- The record of a run; nil if there is no such run. Whoever changes it says so.
+local function record(job, id, changes)
+  local known = job.records[id]
+  if known == nil then
+    local found = call('HGET', job.key, 'r:' .. id)
+    known = found and unpacked(found)
+  end
+  if not known then
+    local run = find(job, id)
+    known = run and { run[SLOT], false, 0, { attempt_in(run) } }
+  end
+  job.records[id] = known or false
+  if changes and known then
+    job.stale[id] = true
+  end
+  return known or nil
+end
+
+local function touch(job)
+  set(job, 'touched', text(now))
+  if INDEX then
+    call('ZADD', INDEX, text(now), job.key)
+  end
+end
+
+-- Writes what has changed: at most one command for the hash, and one for runs that are over.
+local function save(job)
+  if job.changed then
+    set(job, 'open', #job.open > 0 and pack(job.open) or '')
+  end
+  for id in pairs(job.stale) do
+    set(job, 'r:' .. id, pack(job.records[id]))
+  end
+  if #job.fields == 0 then
+    return
+  end
+  if job.new then
+    set(job, 'v', FORMAT)
+    touch(job)
+  end
+  call('HSET', job.key, unpack(job.fields))
+  if #job.over > 0 then
+    call('ZADD', job.key .. ':h', unpack(job.over))
+  end
+end
+
+local function insert(job, run)
+  local open, slot, at = job.open, tonumber(run[SLOT]), #job.open + 1
+  while at > 1 do
+    local before = tonumber(open[at - 1][SLOT])
+    if before < slot or (before == slot and open[at - 1][ID] < run[ID]) then
+      break
+    end
+    at = at - 1
+  end
+  table.insert(open, at, run)
+  job.changed = true
+end
+
+local function manual(run)
+  return string.byte(run[ID]) == 109
+end
+
+local function left(run)
+  return math.max(run[UNTIL] - now, 0)
+end
+
+local function live(run)
+  return run[STATUS] == 'running' and run[UNTIL] > now
+end
+
+local function renew(job, run, lease)
+  run[UNTIL] = math.max(run[UNTIL], now + lease)
+  job.changed = true
+end
+
+local function attempt_of(kept, token)
+  local attempts = kept and kept[R_ATTEMPTS] or {}
+  for at = #attempts, 1, -1 do
+    if attempts[at][A_TOKEN] == token then
+      return attempts[at]
+    end
+  end
+end
+
+local function end_attempt(job, id, token, status, why)
+  local attempt = attempt_of(record(job, id, true), token)
+  if attempt then
+    attempt[A_STATUS], attempt[A_ENDED], attempt[A_ERROR] = status, now, why
+  end
+  return attempt
+end
+
+-- Notes a new attempt of a run, with the next fence: it grows even when a failed-over server has forgotten the last. The
+-- first one needs no record yet: all there is to know is in the run.
+local function begin(job, run, token, reason, instance, last_fence)
+  local fence = math.max((tonumber(last_fence) or 0) + 1, now)
+  local kept = find(job, run[ID]) and record(job, run[ID], true)
+  run[TOKEN], run[FENCE], run[REASON], run[INSTANCE], run[CLAIMED] = token, fence, reason, instance, now
+  if kept then
+    local attempts = kept[R_ATTEMPTS]
+    attempts[#attempts + 1] = attempt_in(run)
+  end
+  set(job, 'fence', text(fence))
+  job.changed = true
+end
+
+-- Takes the run at this place out of the unfinished ones, and gives it its last status.
+local function settle(job, at, status)
+  local run = job.open[at]
+  local kept = record(job, run[ID], true)
+  table.remove(job.open, at)
+  kept[R_STATUS], kept[R_UNTIL] = status, run[UNTIL]
+  job.over[#job.over + 1] = run[SLOT]
+  job.over[#job.over + 1] = run[ID] .. ' ' .. #kept[R_ATTEMPTS]
+  job.changed = true
+end
+
+local function closes(run)
+  if run[UNTIL] > now then
+    return false
+  end
+  local used_up = run[FAILURES] + (run[TOKEN] and 1 or 0) >= run[MAX] or run[RELEASES] >= 20
+  return manual(run) or used_up or now - run[UNTIL] > run[WITHIN]
+end
+
+local function close(job, at)
+  local run, status = job.open[at], 'dead'
+  if run[STATUS] == 'waiting' then
+    status = run[ENDED] == 'timed_out' and 'timed_out' or 'failed'
+  end
+  if run[TOKEN] then
+    end_attempt(job, run[ID], run[TOKEN], 'lost', false)
+  end
+  settle(job, at, status)
+end
+
+-- Closes what is expired or used up, but not what the token still holds: that one wins again.
+local function close_over(job, token)
+  for at = #job.open, 1, -1 do
+    local run = job.open[at]
+    if closes(run) and not (token and run[TOKEN] == token) then
+      close(job, at)
+    end
+  end
+end
+
+local function expire(key, ttl)
+  for _, suffix in ipairs({ '', ':h', ':s' }) do
+    call('PEXPIRE', key .. suffix, ttl)
+  end
+end

@@ -1,0 +1,22 @@
+-- Pauses and resumes jobs. A paused one does not expire.
+
+local function step(key, pause)
+  local by, note = unpack(pause)
+  local job, found = load(key, false, 'ttl')
+  if not job then
+    return found
+  end
+  if by then
+    set(job, 'pause', pack({ by, text(now), note }))
+    save(job)
+    for _, suffix in ipairs({ '', ':h', ':s' }) do
+      call('PERSIST', key .. suffix)
+    end
+  elseif not job.new then
+    call('HDEL', key, 'pause')
+    if found[4] then
+      expire(key, found[4])
+    end
+  end
+  return { 'ok' }
+end
