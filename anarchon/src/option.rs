@@ -57,7 +57,7 @@ impl Default for Retention {
 #[diagnostic::on_unimplemented(
     message = "the `{O}` option needs a backend with leases, and `{Self}` has none",
     label = "not available on `{Self}`",
-    note = "backends with leases are `MemoryBackend`, `SqliteBackend` and every other `LeaseBackend`"
+    note = "leases are held by `SqliteBackend`, `PostgresBackend`, `MySqlBackend`, `RedisBackend` and every other `LeaseBackend`"
 )]
 pub trait Supports<O> {}
 
@@ -65,7 +65,7 @@ pub trait Supports<O> {}
 #[diagnostic::on_unimplemented(
     message = "the `lease` option needs a backend with leases, and `{Self}` has none",
     label = "not available on `{Self}`",
-    note = "backends with leases are `MemoryBackend`, `SqliteBackend` and every other `LeaseBackend`"
+    note = "leases are held by `SqliteBackend`, `PostgresBackend`, `MySqlBackend`, `RedisBackend` and every other `LeaseBackend`"
 )]
 pub trait SupportsLease {}
 
