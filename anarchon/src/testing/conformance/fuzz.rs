@@ -208,6 +208,14 @@ impl Ledger {
         }
     }
 
+    /// Lost says that an attempt is over only if it was won before that was asked: what was sent before the answer to its
+    /// claim may have been decided before the claim, or name a manual run by no slot.
+    fn lost(&mut self, token: Token, was_won: bool) {
+        if was_won {
+            self.over(token, None);
+        }
+    }
+
     fn is_over(&self, token: Token) -> bool {
         self.won.get(&token).is_some_and(|promise| promise.over)
     }
@@ -282,21 +290,23 @@ impl<B: LeaseBackend> Fuzz<B> {
                 }
             }
             Call::Finish(finish) => {
+                let was_won = self.ledger(|l| l.won.contains_key(&finish.token));
                 let finish = Finish { run: self.key(&finish.run), ..finish.clone() };
                 match answer!("finish", store.finish(&finish).await).value {
                     FinishOutcome::Recorded { run, retry_in } => {
                         assert_eq!(run == Status::Waiting, retry_in.is_some(), "{finish:?}");
                         self.ledger(|l| l.over(finish.token, Some(finish.ending.status())));
                     }
-                    FinishOutcome::Lost => self.ledger(|l| l.over(finish.token, None)),
+                    FinishOutcome::Lost => self.ledger(|l| l.lost(finish.token, was_won)),
                 }
             }
             Call::Release(release) => {
+                let was_won = self.ledger(|l| l.won.contains_key(&release.token));
                 let release = Release { run: self.key(&release.run), ..release.clone() };
                 let status = if release.returned { AttemptStatus::Returned } else { AttemptStatus::HandedOver };
                 match answer!("release", store.release(&release).await).value {
                     ReleaseOutcome::Released => self.ledger(|l| l.over(release.token, Some(status))),
-                    ReleaseOutcome::Lost => self.ledger(|l| l.over(release.token, None)),
+                    ReleaseOutcome::Lost => self.ledger(|l| l.lost(release.token, was_won)),
                 }
             }
             Call::Pause(job, on) => {
