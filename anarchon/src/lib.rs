@@ -59,7 +59,7 @@
 //!
 //! | store | feature | leases | for |
 //! |---|---|---|---|
-//! | `PostgresBackend` | `postgres` | yes | services that have a PostgreSQL, also behind a pooler |
+//! | `PostgresBackend` | `postgres`, `tokio-postgres` | yes | services that have a PostgreSQL, also behind a pooler |
 //! | `SqliteBackend` | `sqlite` (default) | yes | processes on one machine |
 //! | `MySqlBackend` | `mysql` | yes | MySQL 8, MariaDB 10.6 |
 //! | `LibsqlBackend` | `libsql`, `libsql-tls` | yes | a libSQL server, Turso |
@@ -77,6 +77,7 @@
 //! |---|---|---|
 //! | `sqlite` | yes | `SqliteBackend` |
 //! | `postgres` | no | `PostgresBackend`; encrypted connections need a TLS feature of sqlx as well |
+//! | `tokio-postgres` | no | `PostgresBackend` over a tokio-postgres configuration or a deadpool-postgres pool |
 //! | `mysql` | no | `MySqlBackend` |
 //! | `libsql`, `libsql-tls` | no | `LibsqlBackend`, over plain HTTP or over TLS as well |
 //! | `redis` | no | `RedisBackend`, `ValkeyBackend` |
@@ -115,7 +116,7 @@ pub use anarchon_schedule::{Dialect, ParseError, Schedule, interval};
 pub use backend::LibsqlBackend;
 #[cfg(feature = "mysql")]
 pub use backend::MySqlBackend;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "_postgres")]
 pub use backend::PostgresBackend;
 #[cfg(feature = "sqlite")]
 pub use backend::SqliteBackend;

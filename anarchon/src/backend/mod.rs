@@ -11,7 +11,7 @@ mod memory;
 mod memory_claim_only;
 #[cfg(feature = "mysql")]
 mod mysql;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "_postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -36,7 +36,7 @@ pub use memory::MemoryBackend;
 pub use memory_claim_only::ClaimOnlyMemoryBackend;
 #[cfg(feature = "mysql")]
 pub use mysql::{MySqlBackend, MySqlDialect};
-#[cfg(feature = "postgres")]
+#[cfg(feature = "_postgres")]
 pub use postgres::{PostgresBackend, PostgresDialect};
 #[cfg(feature = "redis")]
 pub use redis::{RedisBackend, ValkeyBackend};

@@ -70,8 +70,16 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    fn url(&self) -> &str {
+    /// The URL of its database.
+    pub(crate) fn url(&self) -> &str {
         self.database.as_ref().expect("a server").url()
+    }
+}
+
+impl Schema {
+    /// The store's tables in it.
+    pub(crate) fn table(&self) -> String {
+        format!("{}.anarchon_runs", self.name)
     }
 }
 
@@ -79,7 +87,7 @@ impl Fixture for Schema {
     type Backend = PostgresBackend;
 
     async fn backend(&self) -> PostgresBackend {
-        PostgresBackend::new(self.url()).table(format!("{}.anarchon_runs", self.name))
+        PostgresBackend::new(self.url()).table(self.table())
     }
 
     fn is_there(&self) -> bool {

@@ -5,21 +5,35 @@
 //! Everything is remembered up to the trim mark; what a failover loses, a floor and a growing fence make up for.
 //! PostgreSQL 9.5 or newer, also behind a pooler in transaction mode.
 
+mod client;
 mod dialect;
+#[cfg(feature = "postgres")]
 mod env;
 mod functions;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "postgres")]
 use sqlx::{PgConnection, PgPool};
-use tokio::sync::{Mutex, OnceCell};
+#[cfg(feature = "postgres")]
+use tokio::sync::Mutex;
+use tokio::sync::OnceCell;
 
+use self::client::Client;
 pub use self::dialect::PostgresDialect;
+#[cfg(feature = "postgres")]
+use super::FinishIn;
+#[cfg(feature = "postgres")]
+use super::sql::TransactionalFinish;
+#[cfg(feature = "postgres")]
 use super::sql::clients::SqlxPostgres;
+#[cfg(feature = "tokio-postgres")]
+use super::sql::clients::TokioPostgres;
+#[cfg(feature = "postgres")]
 use super::sql::common::Wording;
-use super::sql::{DEFAULT_TABLE, SqlBackend, SqlClient as _, Statement, Tables, TransactionalFinish};
-use super::{Backend, FinishIn, HistoryByAge, LeaseBackend, Leases, ServerInfo};
+use super::sql::{DEFAULT_TABLE, SqlBackend, SqlClient as _, Statement, Tables};
+use super::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
@@ -29,7 +43,7 @@ use crate::slot::JobName;
 
 const NAME: &str = "postgres";
 
-type Store = SqlBackend<Arc<SqlxPostgres>, PostgresDialect>;
+type Store = SqlBackend<Arc<Client>, PostgresDialect>;
 
 /// A lease backend on PostgreSQL 9.5 or newer.
 ///
@@ -49,7 +63,8 @@ type Store = SqlBackend<Arc<SqlxPostgres>, PostgresDialect>;
 /// schema and SELECT, INSERT, UPDATE and DELETE on the four tables. Where functions are not everybody's to call, it needs
 /// EXECUTE on those whose names begin with the table's. Without all that, `start()` says what is missing.
 ///
-/// ```
+#[cfg_attr(feature = "postgres", doc = "```")]
+#[cfg_attr(not(feature = "postgres"), doc = "```ignore")]
 /// use anarchon::PostgresBackend;
 ///
 /// let backend = PostgresBackend::new("postgres://billing:secret@db.internal/billing").table("jobs.cron_runs");
@@ -57,7 +72,7 @@ type Store = SqlBackend<Arc<SqlxPostgres>, PostgresDialect>;
 /// ```
 #[derive(Debug)]
 pub struct PostgresBackend {
-    client: Arc<SqlxPostgres>,
+    client: Arc<Client>,
     table: String,
     /// Made once the schema is known.
     store: OnceCell<Store>,
@@ -66,34 +81,55 @@ pub struct PostgresBackend {
 impl PostgresBackend {
     /// The database at a URL: `postgres://user:password@host:5432/database`. What it leaves out is taken from the `PG…`
     /// variables of the environment. What is wrong with it is an error of `start()`.
+    #[cfg(feature = "postgres")]
     #[must_use]
     pub fn new(url: impl AsRef<str>) -> Self {
-        Self::on(SqlxPostgres::at(url.as_ref()))
+        Self::on(Client::Sqlx(SqlxPostgres::at(url.as_ref())))
     }
 
     /// The database that `DATABASE_URL` names, or else the `PG…` variables; where these are silent as well, `postgres`
     /// on `localhost`.
+    #[cfg(feature = "postgres")]
     #[must_use]
     pub fn from_env() -> Self {
-        Self::on(env::client())
+        Self::on(Client::Sqlx(env::client()))
     }
 
     /// The database of a pool that the application has. Only its address and settings are used: leases must not depend
     /// on the application's runtime or wait behind its queries. The pool is never closed.
+    #[cfg(feature = "postgres")]
     #[must_use]
     pub fn from_pool(pool: &PgPool) -> Self {
-        Self::on(SqlxPostgres::from_pool(pool))
+        Self::on(Client::Sqlx(SqlxPostgres::from_pool(pool)))
     }
 
     /// A connection that the application has, on which our statements wait for each other and for the application's.
     /// `start()` warns about it: that can cost leases. It is never closed, and must not be in a transaction when its lock
     /// is given up.
+    #[cfg(feature = "postgres")]
     #[must_use]
     pub fn from_connection(connection: Arc<Mutex<PgConnection>>) -> Self {
-        Self::on(SqlxPostgres::from_connection(connection))
+        Self::on(Client::Sqlx(SqlxPostgres::from_connection(connection)))
     }
 
-    fn on(client: SqlxPostgres) -> Self {
+    /// The database that settings of tokio-postgres lead to, by that crate. Without TLS; for that there is
+    /// [`from_deadpool`](Self::from_deadpool).
+    #[cfg(feature = "tokio-postgres")]
+    #[must_use]
+    pub fn from_tokio_postgres(config: tokio_postgres::Config) -> Self {
+        Self::on(Client::Tokio(TokioPostgres::with_config(config)))
+    }
+
+    /// The database of a pool of deadpool-postgres that the application has. Its manager makes the connections, with its
+    /// TLS, but they are ours and none of the pool's: leases must not depend on the application's runtime or wait behind
+    /// its queries. The pool is never closed.
+    #[cfg(feature = "tokio-postgres")]
+    #[must_use]
+    pub fn from_deadpool(pool: &deadpool_postgres::Pool) -> Self {
+        Self::on(Client::Tokio(TokioPostgres::from_pool(pool)))
+    }
+
+    fn on(client: Client) -> Self {
         Self { client: Arc::new(client), table: DEFAULT_TABLE.to_owned(), store: OnceCell::new() }
     }
 
@@ -159,6 +195,7 @@ impl PostgresBackend {
     }
 }
 
+#[cfg(feature = "postgres")]
 impl Default for PostgresBackend {
     /// That of [`from_env`](Self::from_env).
     fn default() -> Self {
@@ -166,9 +203,17 @@ impl Default for PostgresBackend {
     }
 }
 
+#[cfg(feature = "postgres")]
 impl From<PgPool> for PostgresBackend {
     fn from(pool: PgPool) -> Self {
         Self::from_pool(&pool)
+    }
+}
+
+#[cfg(feature = "tokio-postgres")]
+impl From<deadpool_postgres::Pool> for PostgresBackend {
+    fn from(pool: deadpool_postgres::Pool) -> Self {
+        Self::from_deadpool(&pool)
     }
 }
 
@@ -227,6 +272,7 @@ impl Backend for PostgresBackend {
         self.store().await?.trim(jobs).await
     }
 
+    #[cfg(feature = "postgres")]
     fn transactional_finish(&self) -> Option<TransactionalFinish<'_>> {
         Some(TransactionalFinish::worded::<sqlx::Postgres>(self))
     }
@@ -237,6 +283,7 @@ impl Backend for PostgresBackend {
 }
 
 /// Asked for before the schema is known, and used when it is.
+#[cfg(feature = "postgres")]
 impl Wording for PostgresBackend {
     fn text(&self, finish: &Finish, mark: i64) -> Result<String, BackendError> {
         match self.store.get() {
@@ -246,6 +293,7 @@ impl Wording for PostgresBackend {
     }
 }
 
+#[cfg(feature = "postgres")]
 impl FinishIn<sqlx::Postgres> for PostgresBackend {}
 
 impl LeaseBackend for PostgresBackend {

@@ -27,10 +27,11 @@ mod stage;
 mod tables;
 
 /// What a dialect that words verbs by itself has to have in common with the portable statements.
-#[cfg(feature = "postgres")]
+#[cfg(feature = "_postgres")]
 pub(in crate::backend) mod common {
     pub(in crate::backend) use super::answer::id_of;
     pub(in crate::backend) use super::claim::TOUCH_MS;
+    #[cfg(feature = "postgres")]
     pub(in crate::backend) use super::finish::Wording;
     pub(in crate::backend) use super::history::TRIM_AT_ONCE;
     pub(in crate::backend) use super::ident;

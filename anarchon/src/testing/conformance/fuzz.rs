@@ -208,8 +208,12 @@ impl Ledger {
         }
     }
 
-    fn has_won(&self, token: Token) -> bool {
-        self.won.contains_key(&token)
+    /// Lost says that an attempt is over only if it was won before that was asked: what was sent before the answer to its
+    /// claim may have been decided before the claim, or name a manual run by no slot.
+    fn lost(&mut self, token: Token, was_won: bool) {
+        if was_won {
+            self.over(token, None);
+        }
     }
 
     fn is_over(&self, token: Token) -> bool {
@@ -286,26 +290,23 @@ impl<B: LeaseBackend> Fuzz<B> {
                 }
             }
             Call::Finish(finish) => {
+                let was_won = self.ledger(|l| l.won.contains_key(&finish.token));
                 let finish = Finish { run: self.key(&finish.run), ..finish.clone() };
-                let had_won = self.ledger(|l| l.has_won(finish.token));
                 match answer!("finish", store.finish(&finish).await).value {
                     FinishOutcome::Recorded { run, retry_in } => {
                         assert_eq!(run == Status::Waiting, retry_in.is_some(), "{finish:?}");
                         self.ledger(|l| l.over(finish.token, Some(finish.ending.status())));
                     }
-                    // It may have overtaken the claim that wins the attempt.
-                    FinishOutcome::Lost if had_won => self.ledger(|l| l.over(finish.token, None)),
-                    FinishOutcome::Lost => {}
+                    FinishOutcome::Lost => self.ledger(|l| l.lost(finish.token, was_won)),
                 }
             }
             Call::Release(release) => {
+                let was_won = self.ledger(|l| l.won.contains_key(&release.token));
                 let release = Release { run: self.key(&release.run), ..release.clone() };
-                let had_won = self.ledger(|l| l.has_won(release.token));
                 let status = if release.returned { AttemptStatus::Returned } else { AttemptStatus::HandedOver };
                 match answer!("release", store.release(&release).await).value {
                     ReleaseOutcome::Released => self.ledger(|l| l.over(release.token, Some(status))),
-                    ReleaseOutcome::Lost if had_won => self.ledger(|l| l.over(release.token, None)),
-                    ReleaseOutcome::Lost => {}
+                    ReleaseOutcome::Lost => self.ledger(|l| l.lost(release.token, was_won)),
                 }
             }
             Call::Pause(job, on) => {

@@ -14,20 +14,10 @@ use sqlx::{
 };
 use tokio::sync::Semaphore;
 
+use super::postgres::{CONNECTIONS, meaning, message, server};
 use crate::backend::ServerInfo;
-use crate::backend::sql::dialect::fill;
-use crate::backend::sql::{Row, SqlClient, SqlError, Statement, Value, hex};
+use crate::backend::sql::{Row, SqlClient, SqlError, Statement, Value};
 use crate::error::BackendErrorKind;
-
-/// How many connections are open at most: a heartbeat need not wait behind a claim that waits for a lock.
-const CONNECTIONS: usize = 2;
-
-/// The oldest server, as in `server_version_num`.
-const OLDEST: i64 = 90_500;
-
-/// What heads each message. A default of the database or the user would make calls fail that only had to wait for each
-/// other; one that is set when connecting is refused by poolers.
-const HEAD: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ";
 
 /// What goes before that on a connection of the application: in a transaction that has done something it is an error,
 /// so that no claim becomes part of it.
@@ -122,13 +112,9 @@ impl SqlxPostgres {
     }
 
     async fn run(&self, statements: &[Statement]) -> Result<Vec<Row>, SqlError> {
-        let mut text = match &self.source {
-            Source::Connection(_) => format!("{NOT_WITHIN}{HEAD}"),
-            _ => HEAD.to_owned(),
-        };
-        for statement in statements {
-            text.push_str(&fill(statement, postgres_literal));
-            text.push(';');
+        let mut text = message(statements);
+        if let Source::Connection(_) = &self.source {
+            text.insert_str(0, NOT_WITHIN);
         }
         let rows = match &self.source {
             Source::Address(options) => self.on_ours(options, text).await?,
@@ -167,33 +153,14 @@ impl SqlxPostgres {
     }
 
     fn classify(&self, error: sqlx::Error) -> SqlError {
-        use BackendErrorKind::{Busy, Config, Refused, Unknown};
+        use BackendErrorKind::{Config, Refused, Unknown};
         let code = error.as_database_error().and_then(|database| database.code()).unwrap_or_default().into_owned();
-        let (kind, hint) = match (code.get(..2).unwrap_or_default(), code.as_str()) {
-            (_, "40001" | "40P01" | "55P03") => (Busy, "another transaction was in the way"),
-            (_, "53300") => (Busy, "the server has no connection free"),
-            (_, "25006") => (Busy, "the server takes no writes; it may be a standby"),
-            (_, "57014") => (Unknown, "the statement was cancelled"),
-            ("57" | "08", _) => (Unknown, "the connection was lost"),
-            ("53" | "58" | "XX", _) => (Unknown, "the server failed"),
-            ("28", _) => (Config, "the server does not let this user in"),
-            (_, "3D000") => (Config, "there is no such database"),
-            (_, "3F000") => (Config, "there is no such schema; it has to exist"),
-            (_, "42501") => (
-                Config,
-                "the user lacks a privilege: either let it make tables and functions in their schema, or start this \
-                 release once as a user who may, then grant SELECT, INSERT, UPDATE and DELETE on the four tables and \
-                 EXECUTE on the functions",
-            ),
-            (_, "25001") => (Refused, "the connection was in a transaction of the application"),
-            (_, "") => match &error {
-                sqlx::Error::Configuration(_) => (Config, "the options do not fit"),
-                sqlx::Error::Encode(_) => (Refused, "a value does not fit"),
-                sqlx::Error::Tls(_) => (Config, "no encrypted connection can be made"),
-                _ => (Unknown, "the connection was lost"),
-            },
-            _ => (Refused, "the statement was refused"),
-        };
+        let (kind, hint) = meaning(&code).unwrap_or(match &error {
+            sqlx::Error::Configuration(_) => (Config, "the options do not fit"),
+            sqlx::Error::Encode(_) => (Refused, "a value does not fit"),
+            sqlx::Error::Tls(_) => (Config, "no encrypted connection can be made"),
+            _ => (Unknown, "the connection was lost"),
+        });
         SqlError::new(kind, format!("{}: {hint}: {}", self.place(), reason(&error))).with_source(error)
     }
 }
@@ -222,23 +189,7 @@ impl SqlClient for SqlxPostgres {
     }
 
     async fn server(&self) -> Result<ServerInfo, SqlError> {
-        let ask = "SELECT current_setting('server_version_num')::bigint, current_setting('server_version'), \
-                   current_setting('server_encoding')";
-        let rows = self.query(Statement::new(ask, Vec::new())).await?;
-        let none = || SqlError::new(BackendErrorKind::Unknown, "the server does not say its version");
-        let row = rows.first().ok_or_else(none)?;
-        let (number, version, encoding) = (row.int(0)?, row.text(1)?, row.text(2)?);
-        if number < OLDEST {
-            let message = format!("PostgreSQL 9.5 or newer is needed; {} is {version}", self.place());
-            return Err(SqlError::new(BackendErrorKind::Config, message));
-        }
-        let mut info = ServerInfo::new(format!("PostgreSQL {version} at {}", self.place()));
-        if encoding != "UTF8" {
-            info.warnings.push(format!(
-                "{}: the database's encoding is {encoding}, so names and error texts that it cannot hold are refused",
-                self.place()
-            ));
-        }
+        let mut info = server(self, &self.place()).await?;
         if let Source::Connection(_) = self.source {
             info.warnings.push(
                 "one connection of the application is used for everything: heartbeats wait for its other statements, \
@@ -254,21 +205,6 @@ impl SqlClient for SqlxPostgres {
             // Errors at the end change nothing: there is nothing under way.
             drop(connection.close().await);
         }
-    }
-}
-
-/// The expression of a value: integers in decimal, texts in hexadecimal digits, of which none can end the literal.
-/// NUL, which no text of the server's can hold, becomes U+FFFD.
-#[must_use]
-pub fn postgres_literal(value: &Value) -> String {
-    match value {
-        // Its digits alone would be one too large before the sign is looked at.
-        Value::Int(i64::MIN) => format!("({} - 1)", i64::MIN + 1),
-        Value::Int(int) => format!("({int})"),
-        // The server's texts cannot hold NUL.
-        Value::Text(text) if text.contains('\0') => postgres_literal(&text.replace('\0', "\u{fffd}").into()),
-        Value::Text(text) => format!("convert_from(decode('{}', 'hex'), 'UTF8')", hex(text)),
-        Value::Null => "NULL".to_owned(),
     }
 }
 
