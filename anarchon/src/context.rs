@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -47,6 +47,8 @@ pub(crate) struct Signals {
     fence_at: AtomicU64,
     /// Blocking work under way: the run has not ended before all of it has.
     blocking: AtomicUsize,
+    /// What the last of it is to do when nobody awaits its end any more.
+    at_end: Mutex<Option<AtEnd>>,
     /// What is known of a transaction of the user's that is to mark the run done, as a number; zero is that there is none.
     finish: AtomicU8,
     changed: Notify,
@@ -147,6 +149,21 @@ impl Signals {
         self.when(|| (self.blocking.load(Ordering::SeqCst) == 0).then_some(())).await;
     }
 
+    /// Does this once no blocking work is under way, be that now.
+    pub(crate) fn once_blocking_ended(&self, act: impl FnOnce() + Send + 'static) {
+        *self.at_end.lock().unwrap_or_else(PoisonError::into_inner) = Some(AtEnd(Box::new(act)));
+        if self.blocking.load(Ordering::SeqCst) == 0 {
+            self.act_at_end();
+        }
+    }
+
+    fn act_at_end(&self) {
+        let act = self.at_end.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(AtEnd(act)) = act {
+            act();
+        }
+    }
+
     async fn when<T>(&self, look: impl Fn() -> Option<T>) -> T {
         loop {
             if let Some(seen) = look() {
@@ -159,6 +176,14 @@ impl Signals {
             }
             changed.await;
         }
+    }
+}
+
+struct AtEnd(Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for AtEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AtEnd")
     }
 }
 
@@ -175,7 +200,9 @@ impl BlockingGuard {
 impl Drop for BlockingGuard {
     fn drop(&mut self) {
         let signals = &self.0.0.signals;
-        signals.blocking.fetch_sub(1, Ordering::SeqCst);
+        if signals.blocking.fetch_sub(1, Ordering::SeqCst) == 1 {
+            signals.act_at_end();
+        }
         signals.changed.notify_waiters();
     }
 }

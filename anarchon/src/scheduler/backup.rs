@@ -20,7 +20,7 @@ const SPREAD: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub(super) struct Watched {
     /// When, since boot, its lease or wait is over as far as is known; `None` once a takeover is under way.
-    over_at: Option<Duration>,
+    pub(super) over_at: Option<Duration>,
     /// Since when, since boot, it is watched.
     since: Duration,
 }

@@ -126,21 +126,28 @@ impl Engine {
     /// A claim that is not wanted any more: if a copy may have won, it is returned.
     fn drop_claim(&mut self, claim: &Claim, now: Now) {
         let key = RunKey::scheduled(claim.job.name.clone(), claim.due.slot);
-        // A takeover that is not sent must not leave the run watched for its answer.
-        self.watched.remove(&key);
+        // A takeover that is not sent must not leave the run watched for its answer. A job that was added again has begun
+        // a watch of its own.
+        if self.watched.get(&key).is_some_and(|watched| watched.over_at.is_none()) {
+            self.watched.remove(&key);
+        }
         self.owe_return(key, claim.token, claim.unanswered_until, now);
     }
 
     /// At most [`BATCH`] claims, each of another job, sorted by name; or one that must go alone.
     fn next_batch(&mut self, now: Now) -> Vec<Claim> {
         let mut batch = Vec::with_capacity(BATCH.min(self.claims.queue.len()));
-        while let Some(claim) = self.claims.queue.pop_front() {
+        while let Some(mut claim) = self.claims.queue.pop_front() {
             // While an attempt of this run goes on here, and be it one that lost its lease and blocks its thread,
             // another must not be won here: the two would run at once. When it ends, the run is watched again.
             let state = self.jobs.get(claim.due.job);
             if state.is_none_or(|state| state.running.has(claim.due.slot)) {
                 self.drop_claim(&claim, now);
                 continue;
+            }
+            // In trouble it is tried as it is, and given up; what can be made up for is looked for afterwards.
+            if self.trouble.is_none() {
+                self.make_up(&mut claim.due, now);
             }
             if claim.alone && !batch.is_empty() {
                 self.claims.queue.push_front(claim);
@@ -209,6 +216,8 @@ impl Engine {
                 return;
             }
             ClaimOutcome::Running { left } => {
+                // The run may be given up by whoever has it before that copy is refused.
+                self.owe_return(key.clone(), claim.token, earlier, now);
                 let backup = self.watch_run(key.clone(), left, now);
                 self.tell(|| Event::LostRace { run: key, backup });
                 return;
@@ -242,7 +251,11 @@ impl Engine {
                     self.missed(&claim);
                 }
             }
-            ClaimOutcome::Late(Lateness::Stale) if !stopping && self.in_time(&claim.due, claim.give_up, now) => {
+            ClaimOutcome::Late(Lateness::Stale)
+                if !stopping
+                    && (self.in_time(&claim.due, claim.give_up, now)
+                        || !takeover && self.still_worth(&claim.due, self.store_ms(now))) =>
+            {
                 self.claim_later(claim, now.boot + FIRST_RETRY);
                 return;
             }
@@ -310,7 +323,7 @@ impl Engine {
             && self.in_time(&claim.due, claim.give_up, now)
         {
             let wait = FIRST_RETRY.saturating_mul(1 << claim.tries.min(6)).min(LONGEST_RETRY) / 2;
-            claim.alone = together;
+            claim.alone = together || error.kind() == BackendErrorKind::Refused;
             let wait = wait + self.random.wait(wait);
             self.claim_later(claim, now.boot + wait);
             return;
@@ -345,8 +358,11 @@ impl Engine {
             return;
         }
         let queue = std::mem::take(&mut self.claims.queue);
-        let (fresh, stale): (VecDeque<Claim>, VecDeque<Claim>) =
-            queue.into_iter().partition(|claim| self.in_time(&claim.due, claim.give_up, now));
+        let (fresh, stale): (VecDeque<Claim>, VecDeque<Claim>) = queue.into_iter().partition(|claim| {
+            let due = &claim.due;
+            let may_be_made_up = self.trouble.is_none() && due.kind == ClaimKind::Scheduled;
+            self.in_time(due, claim.give_up, now) || may_be_made_up && self.still_worth(due, self.store_ms(now))
+        });
         self.claims.look_through_at = (fresh.len() * 2).max(LONG_QUEUE);
         self.claims.queue = fresh;
         stale.iter().for_each(|claim| self.give_up_claim(claim, now));

@@ -194,7 +194,7 @@ impl Engine {
     }
 
     /// Whether a slot that waits may still be claimed: in time, or as one to be made up for.
-    fn still_worth(&self, due: &Due, store_now: i64) -> bool {
+    pub(super) fn still_worth(&self, due: &Due, store_now: i64) -> bool {
         let Some(state) = self.jobs.get(due.job) else { return false };
         let age = store_now.saturating_sub(due.slot.ms());
         due.kind == ClaimKind::Takeover
@@ -207,6 +207,19 @@ impl Engine {
     fn made_up_within(&self, state: &JobState, slot: Slot) -> Duration {
         let gap = state.job.schedule.gap_after(slot.ms());
         if self.leases { state.job.catch_up(gap).saturating_add(state.job.jitter(gap)) } else { Duration::ZERO }
+    }
+
+    /// The runtime hung, or the store was away: a slot that is too late by now is made up for like one that was due before
+    /// a wake-up, if it still may be.
+    pub(super) fn make_up(&self, due: &mut Due, now: Now) {
+        if due.kind == ClaimKind::Scheduled
+            && !self.in_time(due, None, now)
+            && self.still_worth(due, self.store_ms(now))
+            && let Some(state) = self.jobs.get(due.job)
+        {
+            due.kind = ClaimKind::CatchUp;
+            due.limit = self.made_up_within(state, due.slot);
+        }
     }
 
     fn group_ready(&mut self, id: u64) {
@@ -223,12 +236,8 @@ impl Engine {
                 self.too_late(&due);
                 continue;
             }
+            self.make_up(&mut due, now);
             let Some(state) = self.jobs.get(due.job) else { continue };
-            // The runtime hung: once it is back, the slot is made up for like one that was due before a wake-up.
-            if due.kind == ClaimKind::Scheduled && !self.in_time(&due, None, now) {
-                due.kind = ClaimKind::CatchUp;
-                due.limit = self.made_up_within(state, due.slot);
-            }
             self.claims.queue.push_back(Claim {
                 job: Arc::clone(&state.job),
                 due,

@@ -22,7 +22,7 @@ const AT_ONCE: usize = 1000;
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
 /// A store that refuses an end this often will not take it.
-const REFUSALS: u32 = 5;
+const REFUSALS: u32 = 6;
 
 #[derive(Default)]
 pub(super) struct Finishing {
@@ -70,7 +70,12 @@ impl Engine {
         let mut settled = Vec::new();
         let (mut finishes, mut finished) = (Vec::new(), Vec::new());
         let (mut releases, mut released) = (Vec::new(), Vec::new());
-        while finishes.len().max(releases.len()) < AT_ONCE {
+        // Those that failed together come again together, each time in smaller calls, until each goes alone: neither can one
+        // that the store refuses take others with it, nor can there be too many for one call's time.
+        let front = self.finishing.waiting.front().and_then(|id| self.runs.get(id));
+        let tries = front.map_or(0, |run| run.tries);
+        let at_once = (AT_ONCE >> (2 * tries).min(10)).max(1);
+        while finishes.len().max(releases.len()) < at_once {
             let Some(id) = self.finishing.waiting.pop_front() else { break };
             let Some(run) = self.runs.get_mut(&id).filter(|run| !run.saying) else { continue };
             match &run.last {

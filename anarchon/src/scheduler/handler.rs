@@ -64,7 +64,7 @@ impl Drop for Batch {
     /// A runtime that shuts down drops tasks before their first step.
     fn drop(&mut self) {
         for one in self.starting.by_ref() {
-            drop(Report { run: one.run, home: Arc::clone(&self.home), said: false });
+            drop(Report { run: one.run, context: one.context, home: Arc::clone(&self.home), said: false });
         }
     }
 }
@@ -72,12 +72,12 @@ impl Drop for Batch {
 impl Starting {
     pub(super) fn run(self, home: Arc<Home>) -> impl Future<Output = ()> + Send + 'static {
         let Self { run, job, context, span } = self;
-        let mut report = Report { run, home, said: false };
+        let mut report = Report { run, context, home, said: false };
         let run = async move {
-            let mut ended = run_handler(&job, &context, &report.home).await;
-            context.0.signals.blocking_ended().await;
+            let mut ended = run_handler(&job, &report.context, &report.home).await;
+            report.context.0.signals.blocking_ended().await;
             // As may a value that the job was given, if nobody else has it any more.
-            if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop((job, context)))) {
+            if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(job))) {
                 ended = Ended::Failed(panicked("panicked while dropped", panic));
             }
             report.say(ended);
@@ -144,6 +144,7 @@ fn panicked(when: &str, panic: Box<dyn Any + Send>) -> String {
 /// Tells the engine that a handler has ended, also when its runtime drops the task.
 struct Report {
     run: u64,
+    context: Context,
     home: Arc<Home>,
     said: bool,
 }
@@ -157,9 +158,14 @@ impl Report {
 
 impl Drop for Report {
     fn drop(&mut self) {
-        if !self.said {
-            self.say(Ended::Dropped);
+        if self.said {
+            return;
         }
+        // The runtime drops the task, and not the blocking work that it has begun: the run goes on until that has ended.
+        let (run, inputs) = (self.run, self.home.inputs.clone());
+        self.context.0.signals.once_blocking_ended(move || {
+            let _ = inputs.send(Input::Ended(run, Ended::Dropped));
+        });
     }
 }
 

@@ -79,7 +79,9 @@ impl Engine {
                 // It may be done, by a transaction of the user's, whose own call has told, or will tell.
                 BeatOutcome::Lost if run.finish_open() => {}
                 BeatOutcome::Lost => self.lease_lost(id, now),
-                BeatOutcome::Locked => {}
+                BeatOutcome::Locked if run.finish_open() => {}
+                // Somebody else's lock is short: a claim of another instance, or a trim.
+                BeatOutcome::Locked => again.push((id, token)),
             }
         }
         self.beat_again(again, now);

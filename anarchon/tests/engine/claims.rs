@@ -91,6 +91,22 @@ async fn a_slot_that_an_outage_outlasts_is_missed_and_then_caught_up_with() {
 }
 
 #[tokio::test]
+async fn what_waits_for_a_free_call_until_it_is_too_late_is_caught_up_with() {
+    let (world, log) = (World::new(), Log::default());
+    let a = world.instance("a").await;
+    for job in 0..1000 {
+        let handler = work(&world, &log, ms(0));
+        a.scheduler.every(format!("job {job:03}"), "1d", handler).jitter("0s").add().await.unwrap();
+    }
+    world.advance(secs(86_398)).await;
+    a.client.fail_all(Some(Fault::Swallow));
+    world.advance(secs(77)).await;
+    a.client.fail_all(None);
+    world.advance(secs(60)).await;
+    assert_eq!(log.of("end").len(), 1000, "75 s late, within the ten minutes of catch_up");
+}
+
+#[tokio::test]
 async fn a_batch_that_fails_is_repeated_one_at_a_time() {
     let (world, log) = (World::new(), Log::default());
     let a = world.instance("a").await;

@@ -111,6 +111,51 @@ async fn a_runtime_that_is_shut_down_hands_its_runs_over_and_wins_no_more() {
 }
 
 #[tokio::test]
+async fn a_runtime_that_is_shut_down_keeps_a_run_whose_blocking_work_goes_on() {
+    let (world, log) = (World::new(), Log::default());
+    let (one, two) = (runtime(), runtime());
+    let a = instance_on(&world, &one, "a").await;
+    let (release, blocked) = channel::<()>();
+    let blocked = std::sync::Arc::new(std::sync::Mutex::new(Some(blocked)));
+    let (tell, begun) = channel::<()>();
+    let tell = std::sync::Arc::new(std::sync::Mutex::new(tell));
+    let handler = move |ctx: anarchon::Context| {
+        let (blocked, tell) = (blocked.lock().unwrap().take(), tell.clone());
+        async move {
+            let work = ctx.spawn_blocking(move || {
+                tell.lock().unwrap().send(()).unwrap();
+                blocked.map(|blocked| blocked.recv())
+            });
+            let _ = work.await;
+        }
+    };
+    a.scheduler.every("job", "1h", handler).jitter("0s").add().await.unwrap();
+    world.advance(ms(3_600_010)).await;
+    free(&world, &one, channel().0).await;
+    begun.recv().unwrap();
+    let b = instance_on(&world, &two, "b").await;
+    let handler = work(&world, &log, secs(1));
+    b.scheduler.every("job", "1h", handler).jitter("0s").add().await.unwrap();
+    one.shutdown_background();
+    for _ in 0..80 {
+        world.advance(ms(500)).await;
+        free(&world, &two, channel().0).await;
+    }
+    assert_eq!(log.starts(), Vec::<String>::new(), "two leases and more have passed, and the work still goes on");
+    drop(release);
+    for _ in 0..400 {
+        world.advance(ms(100)).await;
+        free(&world, &two, channel().0).await;
+        if !log.starts().is_empty() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(log.starts(), ["b 3600 #2"]);
+    two.shutdown_background();
+}
+
+#[tokio::test]
 async fn a_handler_that_blocks_its_thread_is_named_by_stop_and_taken_over_after_its_lease() {
     let (world, log) = (World::new(), Log::default());
     let (one, two) = (runtime(), runtime());
