@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anarchon::backend::Backend as _;
-use anarchon::run::{ClaimOutcome, Ending, RunClaim};
+use anarchon::run::{ClaimOutcome, Ending, Registration, RunClaim};
 use anarchon::testing::conformance::Fixture;
 use anarchon::{AnyBackend, BackendErrorKind, LeaseBackend as _, MemoryBackend, RedisBackend, Token};
 use redis::cluster::ClusterClient;
@@ -12,7 +12,7 @@ use redis::cmd;
 use tests::LONG;
 use tests::servers::{RedisCluster, RedisVersion};
 
-use crate::{BOTH, again, beat, block_on, claim, fence, finish, job, outcome, with};
+use crate::{BOTH, again, beat, block_on, claim, fence, finish, here, job, outcome, with};
 
 fn client(cluster: &RedisCluster) -> ClusterClient {
     let nodes: Vec<String> = cluster.addresses().iter().map(|address| format!("redis://{address}")).collect();
@@ -27,12 +27,13 @@ async fn connected(cluster: &RedisCluster) -> RedisBackend {
 
 /// A job whose keys are on a node.
 fn job_on(cluster: &RedisCluster, node: usize) -> String {
-    let share = 16384 / 3 + 1;
-    let here = |name: &str| {
-        let slot: u16 = cluster.node(0).ask(cmd("CLUSTER").arg("KEYSLOT").arg(format!("cron:{{{name}}}")));
-        usize::from(slot) / share == node
-    };
+    let here = |name: &str| node_of(cluster, &format!("cron:{{{name}}}")) == node;
     (0..).map(|n| format!("job-{n}")).find(|name| here(name)).expect("one of many")
+}
+
+fn node_of(cluster: &RedisCluster, key: &str) -> usize {
+    let slot: u16 = cluster.node(0).ask(cmd("CLUSTER").arg("KEYSLOT").arg(key));
+    usize::from(slot) / (16384 / 3 + 1)
 }
 
 /// A corner of the cluster that the tests of the suite share.
@@ -95,6 +96,29 @@ fn a_job_whose_keys_have_moved_to_another_node_is_followed_there() {
             ));
         });
     }
+}
+
+#[test]
+fn a_job_that_came_back_is_not_forgotten_however_old_its_place_in_the_index_is() {
+    let Some(cluster) = RedisCluster::own(RedisVersion::Redis8) else { return };
+    block_on(async {
+        const MONTH: Duration = Duration::from_secs(30 * 86_400);
+        let store = connected(&cluster).await;
+        let registration = |name: &str| [Registration::new(job(name), "every 1s", "every 1s", here())];
+        let name = job_on(&cluster, 1);
+        let key = format!("cron:{{{name}}}");
+        store.register(&registration(&name), MONTH).await.expect("an answer");
+        let index = cluster.node(node_of(&cluster, "cron:jobs"));
+        for (touched_long_ago, exists) in [(false, 1), (true, 0)] {
+            index.ask::<()>(cmd("ZADD").arg("cron:jobs").arg(1).arg(&key));
+            if touched_long_ago {
+                cluster.node(1).ask::<()>(cmd("HSET").arg(&key).arg("touched").arg(1));
+            }
+            store.register(&registration("other"), MONTH).await.expect("an answer");
+            assert_eq!(cluster.node(1).ask::<u64>(cmd("EXISTS").arg(&key)), exists, "{touched_long_ago}");
+        }
+        assert_eq!(index.ask::<Vec<String>>(cmd("ZRANGE").arg("cron:jobs").arg(0).arg(-1)), ["cron:{other}"]);
+    });
 }
 
 #[test]

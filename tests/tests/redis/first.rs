@@ -117,6 +117,69 @@ fn by_idmp_an_entry_that_was_dropped_while_it_is_remembered_is_not_won_twice() {
 }
 
 #[test]
+fn by_idmp_a_claim_past_the_limit_wins_again_with_its_token_and_nobody_else_does() {
+    let Some(server) = Redis::own(RedisVersion::Redis8) else { return };
+    block_on(async {
+        let store = RedisBackend::new(server.url()).strategy(Idmp::default());
+        let mut won = claim(now(&store).await - 1000);
+        assert_eq!(outcome(&store, &won).await, SlotOutcome::Won);
+        won.limit = Duration::from_millis(1);
+        assert_eq!(outcome(&store, &won).await, SlotOutcome::Won);
+        won.token = Token::random();
+        assert_eq!(outcome(&store, &won).await, SlotOutcome::Taken);
+        won.slot = Slot::from_ms(won.slot.ms() - 1);
+        assert_eq!(outcome(&store, &won).await, SlotOutcome::Late);
+    });
+}
+
+#[test]
+fn by_stream_ids_a_server_that_has_become_a_replica_is_busy_and_decides_nothing() {
+    for version in BOTH {
+        let (Some(primary), Some(server)) = (Redis::own(version), Redis::own(version)) else { return };
+        block_on(async {
+            let store = RedisBackend::new(server.url()).strategy(StreamId);
+            let claim = claim(now(&store).await - 1000);
+            let address = primary.address();
+            server.ask::<()>(cmd("REPLICAOF").arg(address.ip().to_string()).arg(address.port()));
+            let error = store.claim(&claim).await.expect_err("a replica takes no writes");
+            assert_eq!(error.kind(), BackendErrorKind::Busy, "{error}");
+            server.ask::<()>(cmd("REPLICAOF").arg("NO").arg("ONE"));
+            assert_eq!(outcome(&store, &claim).await, SlotOutcome::Won);
+        });
+    }
+}
+
+#[test]
+fn a_claim_that_wins_again_writes_again_so_that_its_replicas_are_waited_for() {
+    for version in BOTH {
+        let Some(server) = Redis::own(version) else { return };
+        let at = || RedisBackend::new(server.url());
+        let mut stores = vec![
+            AnyClaimBackend::new(at().prefix("one:").strategy(StreamId)),
+            AnyClaimBackend::new(at().prefix("two:").strategy(Script::default())),
+        ];
+        if version == RedisVersion::Redis8 {
+            stores.push(AnyClaimBackend::new(at().prefix("three:").strategy(Idmp::default())));
+        }
+        let writes = || {
+            let info: String = server.ask(cmd("INFO").arg("persistence"));
+            let changes = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+            changes.and_then(|changes| changes.trim().parse::<u64>().ok()).expect("a number")
+        };
+        server.ask::<()>(cmd("CONFIG").arg("SET").arg("save").arg(""));
+        block_on(async {
+            for store in stores {
+                let won = claim(now(&store).await - 1000);
+                assert_eq!(outcome(&store, &won).await, SlotOutcome::Won, "{}", store.name());
+                let before = writes();
+                assert_eq!(outcome(&store, &won).await, SlotOutcome::Won, "{}", store.name());
+                assert!(writes() > before, "{}", store.name());
+            }
+        });
+    }
+}
+
+#[test]
 fn by_idmp_a_server_that_is_killed_remembers_what_it_wrote_to_its_file() {
     let Some(mut server) = Redis::own_durable(RedisVersion::Redis8) else { return };
     block_on(async {

@@ -109,6 +109,75 @@ fn what_is_left_of_a_job_that_nobody_registers_expires_and_a_pause_does_not() {
             let trim = Trim::new(job("a"), Retention::default(), Duration::from_secs(3600));
             store.trim(&[trim]).await.expect("an answer");
             assert!(expiry("cron:{a}:h") > month);
+            server.ask::<()>(cmd("EXPIRE").arg("cron:{a}").arg(1000));
+            store.trim(&[Trim::new(job("a"), Retention::default(), Duration::ZERO)]).await.expect("an answer");
+            assert!(keys.map(expiry).iter().all(|ttl| (1..=1000).contains(ttl)), "nothing outlives the hash");
+        });
+    }
+}
+
+/// Waits until what has been written is older than now.
+async fn passed(store: &RedisBackend) {
+    let since = crate::now(store).await;
+    while crate::now(store).await <= since + 1 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn a_run_whose_record_is_gone_keeps_no_other_from_being_trimmed() {
+    for version in BOTH {
+        let Some(server) = Redis::own(version) else { return };
+        block_on(async {
+            let store = connected(&server.url()).await;
+            let done = claim(&store, "a", 1000).await;
+            fence(&store, &done).await;
+            finish(&store, &done, Ending::Done).await;
+            server.ask::<()>(cmd("ZADD").arg("cron:{a}:h").arg(1000).arg("1000 1"));
+            passed(&store).await;
+            store.trim(&[Trim::new(job("a"), Retention::new(0, None), Duration::ZERO)]).await.expect("an answer");
+            assert_eq!(server.ask::<u64>(cmd("ZCARD").arg("cron:{a}:h")), 0);
+            assert_eq!(store.history(&job("a"), 10).await.expect("an answer"), []);
+        });
+    }
+}
+
+#[test]
+fn a_job_that_cannot_be_trimmed_is_told_and_jobs_of_later_calls_are_trimmed() {
+    let Some(server) = Redis::own(RedisVersion::Redis7) else { return };
+    block_on(async {
+        let store = connected(&server.url()).await;
+        let done = claim(&store, "last", 1000).await;
+        fence(&store, &done).await;
+        finish(&store, &done, Ending::Done).await;
+        server.ask::<()>(cmd("SET").arg("cron:{theirs}").arg("untouched"));
+        passed(&store).await;
+        let names = ["theirs", "b", "c", "d", "e", "f", "g", "h", "last"];
+        let trims = names.map(|name| Trim::new(job(name), Retention::new(0, None), Duration::ZERO));
+        let error = store.trim(&trims).await.expect_err("it is no hash");
+        assert_eq!(error.kind(), BackendErrorKind::Config, "{error}");
+        assert_eq!(server.ask::<u64>(cmd("ZCARD").arg("cron:{last}:h")), 0);
+    });
+}
+
+#[test]
+fn thousands_of_runs_that_are_over_at_once_are_closed_in_one_call() {
+    const RUNS: usize = 5000;
+    let open = "local open = {} \
+                for at = 1, tonumber(ARGV[1]) do \
+                  local token = string.format('%032x', at) \
+                  open[at] = { 'm' .. token, '1000', 'running', 1, 0, 0, token, 1, false, 1, false, 0, true, 1, \
+                    'manual', 'here', 1 } \
+                end \
+                return redis.call('HSET', KEYS[1], 'v', '1', 'open', cmsgpack.pack(open))";
+    for version in BOTH {
+        let Some(server) = Redis::own(version) else { return };
+        block_on(async {
+            let store = connected(&server.url()).await;
+            server.ask::<()>(cmd("EVAL").arg(open).arg(1).arg("cron:{a}").arg(RUNS));
+            assert_eq!(store.active(&[job("a")]).await.expect("an answer").value, []);
+            assert_eq!(server.ask::<usize>(cmd("ZCARD").arg("cron:{a}:h")), RUNS);
+            assert_eq!(store.history(&job("a"), 3).await.expect("an answer").len(), 3);
         });
     }
 }

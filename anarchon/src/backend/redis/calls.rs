@@ -15,11 +15,14 @@ use super::server::{Server, text};
 use crate::backend::ServerInfo;
 use crate::clock::to_ms;
 use crate::error::{BackendError, BackendErrorKind};
-use crate::run::{RunKey, Timed};
+use crate::run::{RunKey, Timed, Trim};
 use crate::slot::{JobName, Token};
 
 /// How many requests one script handles: a server does nothing else meanwhile.
 const AT_ONCE: usize = 500;
+
+/// How many jobs one script trims: each may drop several hundred records.
+const TRIM_AT_ONCE: usize = 8;
 
 /// Longer times are not told apart: a script's numbers hold 53 bits, and some are added up.
 const LONGEST_MS: i64 = 1 << 52;
@@ -234,6 +237,22 @@ impl Calls {
             Ok(_) => claims.iter().map(|_| Err(self.too_few())).collect(),
             Err(error) => claims.iter().map(|_| Err(error.to_shared())).collect(),
         }
+    }
+
+    /// Trims few jobs in one call. What goes wrong with some keeps no others from it; the first error is told.
+    pub(super) async fn trim(
+        &self,
+        verb: &Verb,
+        jobs: &[Trim],
+        pack: impl Fn(&Trim) -> Pack,
+    ) -> Result<(), BackendError> {
+        let mut first = Ok(());
+        for some in jobs.chunks(TRIM_AT_ONCE) {
+            for answer in self.ask_many(verb, some, |t| &t.job, &pack, |_, answer| answer.word().map(drop)).await {
+                first = first.and(answer.map(drop));
+            }
+        }
+        first
     }
 
     fn unreplicated(&self, received: i64, Replicas { count, timeout }: Replicas) -> BackendError {

@@ -62,7 +62,7 @@ impl LeaseStore {
             &script::FORGET,
             &old,
             |job| job,
-            |_| Pack::array(0),
+            |_| Pack::array(1).int(ms(forget_after)),
             |_, a| a.word().map(|w| w == "gone"),
         );
         let gone: Vec<String> = old

@@ -72,7 +72,9 @@ pub(super) fn knows_no_such_script(error: &RedisError) -> bool {
 
 /// Whether the connection is of no more use: it broke, or leads to a server that others have taken the place of.
 pub(super) fn needs_new_connection(error: &RedisError) -> bool {
-    error.code().is_none() || error.code() == Some("READONLY")
+    // Servers before 7.0 wrap what a script's command was told into an error of another code.
+    let replica = |said: Option<&str>| said.is_some_and(|said| said.contains("READONLY"));
+    error.code().is_none() || replica(error.code()) || replica(error.detail())
 }
 
 /// Whether the call should be sent once more at once: the connection broke, perhaps long before the call.
@@ -94,10 +96,28 @@ mod tests {
 
     use super::*;
 
-    fn kind(answer: &str) -> BackendErrorKind {
+    fn error(answer: &str) -> RedisError {
         let value = Parser::new().parse_value(answer.as_bytes()).unwrap();
         let Value::ServerError(error) = value else { panic!("{answer:?} is {value:?}") };
-        describe(&error.into()).0
+        error.into()
+    }
+
+    fn kind(answer: &str) -> BackendErrorKind {
+        describe(&error(answer)).0
+    }
+
+    #[test]
+    fn a_replica_is_left_for_another_server_however_its_error_is_wrapped() {
+        for (answer, left) in [
+            ("-READONLY You can't write against a read only replica.\r\n", true),
+            (
+                "-ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY You can't write\r\n",
+                true,
+            ),
+            ("-OOM command not allowed when used memory > 'maxmemory'.\r\n", false),
+        ] {
+            assert_eq!(needs_new_connection(&error(answer)), left, "{answer}");
+        }
     }
 
     #[test]

@@ -16,9 +16,6 @@ use crate::run::{
 };
 use crate::slot::JobName;
 
-/// How many jobs one script trims: each may drop several hundred records.
-const TRIM_AT_ONCE: usize = 8;
-
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// How it is decided who was first.
@@ -217,12 +214,6 @@ impl ClaimStore {
                 .int(ms(trim.keep.max(memory)))
                 .opt_int(expiry)
         };
-        for some in jobs.chunks(TRIM_AT_ONCE) {
-            let verb = self.decide.trim();
-            for answer in self.calls.ask_many(verb, some, |t| &t.job, pack, |_, answer| answer.word().map(drop)).await {
-                answer?;
-            }
-        }
-        Ok(())
+        self.calls.trim(self.decide.trim(), jobs, pack).await
     }
 }

@@ -20,9 +20,6 @@ use crate::slot::{InstanceId, JobName};
 /// How many jobs one script looks at.
 const ACTIVE_AT_ONCE: usize = 500;
 
-/// How many jobs one script trims: each may drop several hundred records.
-const TRIM_AT_ONCE: usize = 8;
-
 /// A store with leases on one server.
 #[derive(Debug)]
 pub struct LeaseStore {
@@ -193,14 +190,7 @@ impl LeaseStore {
         let pack = |trim: &Trim| {
             Pack::array(3).int(i64::from(trim.retention.size)).opt_int(trim.retention.ttl.map(ms)).int(ms(trim.keep))
         };
-        for some in jobs.chunks(TRIM_AT_ONCE) {
-            for answer in
-                self.calls.ask_many(&script::TRIM, some, |t| &t.job, pack, |_, answer| answer.word().map(drop)).await
-            {
-                answer?;
-            }
-        }
-        Ok(())
+        self.calls.trim(&script::TRIM, jobs, pack).await
     }
 
     pub(super) async fn set_paused(&self, job: &JobName, pause: Option<&Pause>) -> Result<(), BackendError> {

@@ -23,6 +23,7 @@
 
 local FORMAT, NEWEST = '1', 2
 local HOUR, DAY = 3600000, 86400000
+local CHUNK = 4000
 
 -- An unfinished run. From FENCE on it is about its latest attempt.
 local ID, SLOT, STATUS, ATTEMPT, FAILURES, RELEASES, TOKEN, UNTIL, ENDED = 1, 2, 3, 4, 5, 6, 7, 8, 9
@@ -107,7 +108,14 @@ local function touch(job)
   end
 end
 
--- Writes what has changed: at most one command for the hash, and one for runs that are over.
+-- Lua hands on some thousand arguments at once, and no more.
+local function write(command, key, list)
+  for at = 1, #list, CHUNK do
+    call(command, key, unpack(list, at, math.min(at + CHUNK - 1, #list)))
+  end
+end
+
+-- Writes what has changed: as a rule by one command for the hash, and one for runs that are over.
 local function save(job)
   if job.changed then
     set(job, 'open', #job.open > 0 and pack(job.open) or '')
@@ -122,10 +130,8 @@ local function save(job)
     set(job, 'v', FORMAT)
     touch(job)
   end
-  call('HSET', job.key, unpack(job.fields))
-  if #job.over > 0 then
-    call('ZADD', job.key .. ':h', unpack(job.over))
-  end
+  write('HSET', job.key, job.fields)
+  write('ZADD', job.key .. ':h', job.over)
 end
 
 local function insert(job, run)

@@ -43,7 +43,7 @@ end
 
 local function step(key, trim)
   local size, ttl, keep = unpack(trim)
-  local job, found = load(key, false, 'mark', 'ttl', 'pause')
+  local job, found = load(key, false, 'mark')
   if not job then
     return found
   end
@@ -67,8 +67,10 @@ local function step(key, trim)
   for _, member in ipairs(old) do
     local id = string.match(member, '^%S+')
     local kept = record(job, id)
-    local slot, ended = tonumber(kept[R_SLOT]), ended_at(kept)
-    if ((cut and slot < cut) or (oldest and ended < oldest)) and ended < kept_since then
+    local ended = kept and ended_at(kept)
+    local beyond = kept and ((cut and tonumber(kept[R_SLOT]) < cut) or (oldest and ended < oldest))
+    -- One without a record is left from a hash that was evicted or removed, and says nothing.
+    if not kept or (beyond and ended < kept_since) then
       fields[#fields + 1], members[#members + 1] = 'r:' .. id, member
       if string.byte(id) ~= 109 then
         over(id)
@@ -92,10 +94,13 @@ local function step(key, trim)
   if mark and mark ~= found[4] then
     call('HSET', key, 'mark', mark)
   end
-  -- Those two keys may have been made since the job was registered, which is when all three get their time to live.
-  for _, one in ipairs({ history, skips }) do
-    if found[5] and not found[6] and call('PTTL', one) == -1 then
-      call('PEXPIRE', one, found[5])
+  -- Those two keys may have been made since the job was registered, which is when all three get their time to live; and
+  -- without the hash they mean nothing.
+  local left_ms = call('PTTL', key)
+  for _, one in ipairs(left_ms > 0 and { history, skips } or {}) do
+    local theirs = call('PTTL', one)
+    if theirs == -1 or theirs > left_ms then
+      call('PEXPIRE', one, left_ms)
     end
   end
   return { 'trimmed' }

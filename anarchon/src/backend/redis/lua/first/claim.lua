@@ -1,5 +1,11 @@
 -- Says who was first.
 
+-- Also a claim that wins again writes: replicas are waited for up to the last write of the same connection.
+local function won(key, version)
+  call('HSET', key .. ':c', 'v', version or FORMAT)
+  return { 'won' }
+end
+
 local function step(key, claim)
   local slot, token, instance, limit, valid_until, window, seconds = unpack(claim)
   if now > valid_until then
@@ -9,20 +15,23 @@ local function step(key, claim)
   if at > now then
     return { 'early', at - now }
   end
-  local refusal = newer(key, 'v')
+  local refusal, version = newer(key, 'v')
   if refusal then
     return refusal
   end
   local winner = winner_of(key, slot)
-  if winner then
-    return { winner == token and 'won' or 'taken' }
+  if winner == token then
+    return won(key, version)
+  elseif winner then
+    return { 'taken' }
   end
   if now - at > limit or (window and now - at >= window) then
     return { 'late' }
   end
   local outcome = enter(key, slot, token, seconds)
-  if outcome == 'won' then
-    note(key, token, slot, false, instance)
+  if outcome ~= 'won' then
+    return { outcome }
   end
-  return { outcome }
+  note(key, token, slot, false, instance)
+  return won(key, version)
 end

@@ -12,8 +12,10 @@ local function make(key, seconds)
   end
 end
 
-local function winner_of()
-  return nil
+local function winner_of(key, slot)
+  local id = call('HGET', key .. ':c', 'e' .. slot)
+  local entry = id and call('XRANGE', key .. ':im', id, id)[1]
+  return entry and entry[2][2]
 end
 
 local function enter(key, slot, token, seconds)
