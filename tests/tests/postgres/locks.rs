@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anarchon::run::{Beat, BeatOutcome, ClaimOutcome, ManualClaim, ManualOutcome, Release};
-use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, PostgresBackend};
+use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, PostgresBackend, Token};
 use sqlx::{Connection as _, Executor as _, PgConnection, Row as _};
 
 use crate::place::{POOLED_1_24, V15, V18};
