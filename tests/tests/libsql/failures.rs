@@ -115,6 +115,31 @@ async fn a_request_that_nobody_answers_keeps_the_next_waiting_for_a_while_only()
 }
 
 #[tokio::test]
+async fn requests_that_nobody_answers_do_not_become_more_and_more() {
+    let Some(server) = Sqld::own() else { return };
+    let proxy = Proxy::before(server.address());
+    let client = at(&format!("http://{}", proxy.address())).silence(Duration::from_millis(20));
+    proxy.partition();
+    let ask = async || client.query(Statement::new("SELECT 1", Vec::new())).await;
+    for _ in 0..8 {
+        let error = ask().await.expect_err("silence");
+        assert!(error.to_string().contains("no answer within"), "{error}");
+    }
+    for _ in 0..8 {
+        let error = ask().await.expect_err("a refusal");
+        assert_eq!(error.kind(), BackendErrorKind::Unknown, "{error}");
+        assert!(error.to_string().contains("too many requests are unanswered"), "{error}");
+    }
+    proxy.heal();
+    // They are answered, and make room.
+    let since = std::time::Instant::now();
+    while let Err(error) = ask().await {
+        assert!(since.elapsed() < LONG, "{error}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
 async fn what_was_won_is_won_after_a_crash_of_the_server() {
     let Some(mut server) = Sqld::own() else { return };
     let backend = LibsqlBackend::new(server.url(), "");

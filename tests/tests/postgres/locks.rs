@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use anarchon::run::{Beat, BeatOutcome, ClaimOutcome, Release};
-use anarchon::{Backend as _, LeaseBackend as _, PostgresBackend};
-use sqlx::{Connection as _, Executor as _, PgConnection};
+use anarchon::run::{Beat, BeatOutcome, ClaimOutcome, ManualClaim, ManualOutcome, Release};
+use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, PostgresBackend, Token};
+use sqlx::{Connection as _, Executor as _, PgConnection, Row as _};
 
 use crate::place::{POOLED_1_24, V15, V18};
 use crate::{claim, claims, done, rival, won};
@@ -81,4 +81,59 @@ async fn heartbeats_do_not_wait_behind_a_claim_that_waits() {
         assert!(won(&waited.expect("an answer").value));
         backend.release(&Release::hand_over(a.key(), a.token)).await.expect("an answer");
     }
+}
+
+#[tokio::test]
+async fn a_finish_or_release_of_a_locked_run_gives_up_and_leaves_no_process_waiting() {
+    for place in [V15, V18, POOLED_1_24] {
+        let Some(database) = place.database() else { return };
+        let backend = PostgresBackend::new(database.url());
+        backend.connect().await.expect("a connection");
+        let asked = claim("a", 1);
+        assert!(won(&backend.claim(&asked).await.expect("an answer").value));
+        let mut user = PgConnection::connect(database.url()).await.expect("a connection");
+        let mut transaction = user.begin().await.expect("a transaction");
+        let lock = "SELECT 1 FROM anarchon_runs WHERE job = 'a' FOR UPDATE";
+        transaction.execute(lock).await.expect("a lock");
+
+        let generous = Duration::from_secs(60);
+        let ended = tokio::time::timeout(generous, backend.finish(&done(&asked))).await.expect("it gives up");
+        let error = ended.expect_err("the row is locked");
+        assert_eq!(error.kind(), BackendErrorKind::Busy, "{place:?}: {error}");
+        let release = Release::hand_over(asked.key(), asked.token);
+        let ended = tokio::time::timeout(generous, backend.release(&release)).await.expect("it gives up");
+        let error = ended.expect_err("the row is locked");
+        assert_eq!(error.kind(), BackendErrorKind::Busy, "{place:?}: {error}");
+        let waiting = "SELECT count(*) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let waiting: i64 = transaction.fetch_one(waiting).await.expect("a count").get(0);
+        assert_eq!(waiting, 0, "{place:?}");
+
+        transaction.rollback().await.expect("a rollback");
+        backend.finish(&done(&asked)).await.expect("nothing is in the way");
+    }
+}
+
+#[tokio::test]
+async fn a_locked_run_that_could_be_taken_over_is_in_the_way_of_what_would_not_overlap() {
+    let Some(database) = V18.database() else { return };
+    let backend = PostgresBackend::new(database.url());
+    backend.connect().await.expect("a connection");
+    let mut asked = claim("a", 1);
+    asked.lease = Duration::from_millis(1);
+    // Its lease is over at once, and it is not closed for long: another may take it over.
+    asked.takeover_within = Duration::from_secs(100_000_000_000);
+    assert!(won(&backend.claim(&asked).await.expect("an answer").value));
+    let mut manual = ManualClaim::new(asked.job.clone(), Token::random(), asked.instance.clone(), 0);
+    manual.exclusive = true;
+    let mut user = PgConnection::connect(database.url()).await.expect("a connection");
+    let mut transaction = user.begin().await.expect("a transaction");
+    let lock = "SELECT 1 FROM anarchon_runs WHERE job = 'a' FOR UPDATE";
+    transaction.execute(lock).await.expect("a lock");
+    let outcome = backend.claim_manual(&manual).await.expect("an answer").value;
+    assert_eq!(outcome, ManualOutcome::Overlap);
+    transaction.rollback().await.expect("a rollback");
+    manual.token = Token::random();
+    let outcome = backend.claim_manual(&manual).await.expect("an answer").value;
+    assert!(matches!(outcome, ManualOutcome::Won { .. }), "{outcome:?}");
 }

@@ -37,8 +37,9 @@ impl LibsqlBackend {
         Self::on(LibsqlClient::at(url.as_ref(), token.as_ref(), dialect()))
     }
 
-    /// A database that the application has opened with the `libsql` crate, which must be a remote or a local one.
-    /// Connections of our own are made by it, and it is never closed.
+    /// A database that the application has opened with the `libsql` crate, which must be a remote one
+    /// (`Builder::new_remote`): any other is an error of `start()`. Connections of our own are made by it, and it is never
+    /// closed.
     #[must_use]
     pub fn from_database(database: impl Into<Arc<Database>>) -> Self {
         Self::on(LibsqlClient::from_database(database, dialect()))

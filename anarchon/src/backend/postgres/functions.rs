@@ -21,8 +21,11 @@ const MAKING: i64 = 0x616e_6172_6368_6f6e;
 /// through a whole table once, to join it or to keep it, seems cheaper while the table is empty. Where a table is joined,
 /// each column of its key is compared with one of the other side, since a constant for a part of the key would do to go
 /// through all of its index; `OFFSET 0` keeps constants from getting there.
+///
+/// A row that somebody holds is waited for on the server no longer than this, so that a caller that has gone leaves no
+/// blocked process behind.
 const PLPGSQL: &str = "LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off \
-                       SET enable_material = off";
+                       SET enable_material = off SET lock_timeout = '2s'";
 
 /// How the commonest claims of many are decided, without the end of its last part.
 const DECIDE: &str = include_str!("functions/decide.sql");

@@ -177,26 +177,25 @@ impl<D: SqlDialect> Sql<'_, D> {
             attempts = t.attempts,
             among = self.among_staged("a.job", size),
         );
-        // Attempts go with their runs.
-        let gone_attempts = format!(
-            "DELETE FROM {attempts} WHERE {among} AND CASE WHEN id = '{SKIP_ID}' \
-             THEN EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {skip}) ELSE {orphan} END",
-            attempts = t.attempts,
-            orphan = if gone_marked.is_some() {
-                "1 = 0".to_owned()
-            } else {
-                format!(
-                    "NOT EXISTS (SELECT 1 FROM {} r WHERE r.slot = {attempts}.slot AND r.job = {attempts}.job \
-                     AND r.id = {attempts}.id)",
-                    t.runs,
-                    attempts = t.attempts
-                )
-            },
-            among = self.among_staged("job", size),
+        let old_skip = format!(
+            "EXISTS (SELECT 1 FROM {stage} j WHERE {of} AND {skip})",
             stage = self.stage(),
             of = self.stage_of(&t.attempts),
             skip = skip_beyond(&format!("{}.", t.attempts), "j"),
         );
+        // Attempts go with their runs. Where they have gone, only records of skips are looked at, so that no other row
+        // is waited for.
+        let which = if gone_marked.is_some() {
+            format!("id = '{SKIP_ID}' AND {old_skip}")
+        } else {
+            format!(
+                "CASE WHEN id = '{SKIP_ID}' THEN {old_skip} ELSE NOT EXISTS (SELECT 1 FROM {} r \
+                 WHERE r.slot = {attempts}.slot AND r.job = {attempts}.job AND r.id = {attempts}.id) END",
+                t.runs,
+                attempts = t.attempts
+            )
+        };
+        let gone_attempts = format!("DELETE FROM {} WHERE {} AND {which}", t.attempts, self.among_staged("job", size));
         let marks = |count: usize| vec![Value::from(mark); count];
         let mut statements = Vec::new();
         if self.apart {

@@ -21,10 +21,13 @@ impl<D: SqlDialect> Sql<'_, D> {
             &[("job", Column::Key), ("ident", Column::Key), ("fingerprint", Column::Text), ("instance", Column::Key)];
         let (t, d) = (self.tables, self.dialect);
         let size = super::padded(registrations.len());
-        let mut names: Vec<Value> = registrations.iter().map(|r| r.job.as_str().into()).collect();
+        // Rows are locked in one order, so that two of these calls never wait for each other in a circle.
+        let mut sorted: Vec<&Registration> = registrations.iter().collect();
+        sorted.sort_unstable_by(|a, b| a.job.as_str().cmp(b.job.as_str()));
+        let mut names: Vec<Value> = sorted.iter().map(|r| r.job.as_str().into()).collect();
         names.resize(size, Value::Null);
         let mut rows: Vec<Value> = Vec::with_capacity(size * COLUMNS.len());
-        for r in registrations {
+        for r in &sorted {
             rows.extend([
                 r.job.as_str().into(),
                 super::ident(&r.identity).into(),
@@ -60,7 +63,7 @@ impl<D: SqlDialect> Sql<'_, D> {
             new_touched = d.incoming("touched"),
         );
         let mut statements = vec![Statement::new(lock, names.clone()), Statement::new(schedules, rows)];
-        if let Some(first) = registrations.first() {
+        if let Some(first) = sorted.first() {
             statements.extend(self.forget(&first.job, forget_after));
         }
         let read = format!(

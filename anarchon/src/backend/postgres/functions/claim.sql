@@ -92,6 +92,12 @@ BEGIN
       ELSIF x.counts = 1 THEN
         -- What should have been closed, and was not, is locked.
         is_live := x.until_ms > o_now OR x.closes;
+        -- So is what seems over, but is locked or was renewed since it was read.
+        IF NOT is_live THEN
+          PERFORM 1 FROM @runs@ q WHERE q.slot = x.slot AND q.job = p_job AND q.id = x.id
+            AND q.until_ms = x.until_ms FOR UPDATE SKIP LOCKED;
+          is_live := NOT FOUND;
+        END IF;
         IF (is_live OR x.id = '') AND (live IS NULL OR is_live > live OR (is_live = live
           AND (x.slot < o_other_slot OR (x.slot = o_other_slot AND x.id COLLATE "C" < o_other_id))))
         THEN

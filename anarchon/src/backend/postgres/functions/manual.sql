@@ -9,6 +9,8 @@ DECLARE
   j record;
   own record;     -- the run that a copy of this claim has made
   has_run boolean;
+  x record;
+  is_live boolean := false;
 BEGIN
   o_job := p_job;
   LOOP
@@ -35,6 +37,21 @@ BEGIN
     RETURN;
   END IF;
   PERFORM @close@(p_job, o_now, p_token);
+  IF p_exclusive = 1 AND NOT has_run THEN
+    FOR x IN
+      SELECT q.slot, q.id, q.until_ms, @closes q o_now@ AS closes FROM @runs@ q
+      WHERE q.open_job = p_job AND q.counts = 1 AND q.status = 'running'
+    LOOP
+      -- What should have been closed, and was not, is locked; what is locked, or was renewed since, is alive.
+      is_live := x.until_ms > o_now OR x.closes;
+      IF NOT is_live THEN
+        PERFORM 1 FROM @runs@ q WHERE q.slot = x.slot AND q.job = p_job AND q.id = x.id
+          AND q.until_ms = x.until_ms FOR UPDATE SKIP LOCKED;
+        is_live := NOT FOUND;
+      END IF;
+      EXIT WHEN is_live;
+    END LOOP;
+  END IF;
   IF has_run AND own.token = p_token AND own.until_ms > o_now THEN
     -- The same packet again renews.
     UPDATE @runs@ q SET until_ms = greatest(q.until_ms, o_now + p_lease)
@@ -45,9 +62,7 @@ BEGIN
   ELSIF has_run OR EXISTS (SELECT 1 FROM @attempts@ a WHERE a.job = p_job AND a.id = p_token)
   THEN
     o_did := 'ended manual';
-  ELSIF p_exclusive = 1 AND EXISTS (SELECT 1 FROM @runs@ q WHERE q.open_job = p_job AND q.counts = 1
-    AND q.status = 'running' AND q.until_ms > o_now)
-  THEN
+  ELSIF is_live THEN
     o_did := 'manual overlap';
   ELSE
     o_did := 'manual';

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libsql::{BatchRows, Builder, Connection, Database};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::backend::ServerInfo;
 use crate::backend::sql::{Row, SqlClient, SqlDialect, SqlError, Statement, Value};
@@ -13,12 +13,19 @@ use crate::error::BackendErrorKind;
 /// How long a call may be unanswered before the next one is sent beside it, unless it is set.
 const SILENCE: Duration = Duration::from_secs(8);
 
+/// How many requests there are at most, with those that were left to themselves.
+const UNANSWERED: usize = 8;
+
+/// When a request is given up for good: no server is there any more, and no operating system says so.
+const LOST: Duration = Duration::from_secs(15 * 60);
+
 /// A libSQL database, as the SQL stores need it.
 ///
 /// Every call is one request. It is sent by a task of its own that is never dropped, whatever becomes of the caller, and
 /// one at a time: the server leaves behind threads and locks when requests are cut off in flight. Only a request that
-/// nobody answers for [a while](Self::silence) is left to itself, so that a server that was frozen, or a path that was lost, does not keep the
-/// later ones waiting for ever.
+/// nobody answers for [a while](Self::silence) is left to itself, so that a server that was frozen, or a path that was
+/// lost, does not keep the later ones waiting for ever. At most eight are at once: then calls fail with
+/// [`Unknown`](BackendErrorKind::Unknown) until one of them is answered, breaks, or is 15 min old.
 ///
 /// There are no bound values in a batch, so statements are sent as text by the dialect's
 /// [`literal`](SqlDialect::literal).
@@ -33,6 +40,8 @@ struct State {
     source: Result<Source, String>,
     /// Held by the task whose request is under way.
     open: Arc<Mutex<Option<Connection>>>,
+    /// One for each request, for as long as its task lives.
+    free: Arc<Semaphore>,
 }
 
 enum Source {
@@ -54,14 +63,16 @@ impl<D> LibsqlClient<D> {
         Self::on(place, checked(url, token), dialect)
     }
 
-    /// A database that the application has opened. Connections of our own are made by it.
+    /// A remote database that the application has opened. Connections of our own are made by it. Another kind is refused
+    /// with [`Config`](BackendErrorKind::Config) when it is connected to, as its batches return no rows.
     #[must_use]
     pub fn from_database(database: impl Into<Arc<Database>>, dialect: D) -> Self {
         Self::on("the application's database".to_owned(), Ok(Source::Database(database.into())), dialect)
     }
 
     fn on(place: String, source: Result<Source, String>, dialect: D) -> Self {
-        Self { state: Arc::new(State { place, source, open: Arc::default() }), dialect, silence: SILENCE }
+        let free = Arc::new(Semaphore::new(UNANSWERED));
+        Self { state: Arc::new(State { place, source, open: Arc::default(), free }), dialect, silence: SILENCE }
     }
 
     /// How long a call may be unanswered before the next one is sent beside it, on a connection of its own: 8 s unless
@@ -75,13 +86,20 @@ impl<D> LibsqlClient<D> {
     async fn send(&self, sql: String, transaction: bool) -> Result<Vec<Row>, SqlError> {
         let mut turn = Arc::clone(&self.state.open).lock_owned().await;
         let (state, silence) = (Arc::clone(&self.state), self.silence);
+        let permit = Arc::clone(&state.free)
+            .try_acquire_owned()
+            .map_err(|_| state.error(BackendErrorKind::Unknown, "too many requests are unanswered"))?;
         let call = tokio::spawn(async move {
             let connection = match turn.take() {
                 Some(connection) => connection,
                 None => state.connect().await?,
             };
             let (sent, asking) = (Arc::clone(&state), connection.clone());
-            let mut asked = tokio::spawn(async move { sent.ask(&asking, &sql, transaction).await });
+            let mut asked = tokio::spawn(async move {
+                let answer = tokio::time::timeout(LOST, sent.ask(&asking, &sql, transaction)).await;
+                drop(permit);
+                answer.unwrap_or_else(|_| Err(sent.error(BackendErrorKind::Unknown, "no answer at all")))
+            });
             let Ok(answer) = tokio::time::timeout(silence, &mut asked).await else {
                 // It goes on by itself; who comes next has another connection.
                 return Err(state.error(BackendErrorKind::Unknown, format!("no answer within {silence:?}")));
@@ -196,8 +214,8 @@ impl<D: SqlDialect> SqlClient for LibsqlClient<D> {
     }
 
     async fn server(&self) -> Result<ServerInfo, SqlError> {
-        let rows = self.query(Statement::new("SELECT sqlite_version()", Vec::new())).await?;
-        // Replicas that sync do not return what a batch reads.
+        // As a batch: local databases, and replicas that sync, do not return what one reads.
+        let rows = self.batch(vec![Statement::new("SELECT sqlite_version()", Vec::new())]).await?;
         let row = rows.first().ok_or_else(|| {
             let what = "this kind of libSQL database returns no rows from a batch; use a remote one";
             self.state.error(BackendErrorKind::Config, what)

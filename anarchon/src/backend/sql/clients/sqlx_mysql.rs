@@ -105,10 +105,11 @@ impl<D> SqlxMySql<D> {
         let options = options.as_ref().clone().disable_statement_logging();
         let connect = async {
             let mut connection = options.connect().await?;
-            // Values that do not fit are refused, not cut; the clock is read in UTC; nobody is waited for too long.
+            // Values that do not fit are refused, not cut; the clock is read in UTC; nobody is waited for too long; a
+            // statement that is sent alone leaves no transaction open, whatever the server's default.
             let session = format!(
                 "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', \
-                 innodb_lock_wait_timeout = {LOCK_WAIT}, lock_wait_timeout = {LOCK_WAIT}"
+                 innodb_lock_wait_timeout = {LOCK_WAIT}, lock_wait_timeout = {LOCK_WAIT}, autocommit = 1"
             );
             connection.execute(sqlx::raw_sql(AssertSqlSafe(session))).await?;
             Ok(connection)

@@ -96,7 +96,18 @@ fn sqlite_fault(error: sqlx::Error) -> FinishError {
 }
 
 #[cfg(feature = "postgres")]
-finish_database!(Postgres, Some("SELECT current_setting('transaction_isolation')"), server_fault);
+finish_database!(Postgres, Some("SELECT current_setting('transaction_isolation')"), postgres_fault);
+
+#[cfg(feature = "postgres")]
+fn postgres_fault(error: sqlx::Error) -> FinishError {
+    // READ COMMITTED never raises it; a stricter level does when the row has changed since the transaction began.
+    match &error {
+        sqlx::Error::Database(database) if database.code().is_some_and(|code| code == "40001") => {
+            FinishError::Isolation { found: "repeatable read or serializable".to_owned() }
+        }
+        _ => server_fault(error),
+    }
+}
 
 // The variable's name differs between MySQL and MariaDB. It is the session's level; that of one transaction alone cannot be
 // asked for.
