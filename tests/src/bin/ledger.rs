@@ -1,10 +1,12 @@
 //! One instance of a service that writes something for each slot of its one job, and finishes the run in the same
 //! transaction. It takes the arguments of `node` (its file of jobs holds the interval alone), and
 //!
-//!     --pause-at POINT   halts once, in a first attempt, `before` the transaction, when it has `written`, when the run
-//!                        is `marked`, or when all is `committed`
-//!     --pause-for 3s     for so long; for ever unless it is set
-//!     --forget           forgets once, in a first attempt, to commit
+//! ```text
+//! --pause-at POINT   halts once, in a first attempt, `before` the transaction, when it has `written`, when the run
+//!                    is `marked`, or when all is `committed`
+//! --pause-for 3s     for so long; for ever unless it is set
+//! --forget           forgets once, in a first attempt, to commit
+//! ```
 
 #![cfg_attr(not(unix), allow(unused))]
 #![allow(clippy::expect_used, reason = "this program serves tests, where a panic is how a failure is told")]
