@@ -173,6 +173,8 @@ struct Ledger {
     fences: HashMap<JobName, HashSet<u64>>,
     greatest: HashMap<JobName, u64>,
     slots: HashMap<Token, Slot>,
+    /// How attempts ended whose win is not heard of yet: another client may hear of the end before the winner of its win.
+    ended_early: HashMap<Token, AttemptStatus>,
 }
 
 impl Ledger {
@@ -194,11 +196,16 @@ impl Ledger {
         assert!(!alone || fence > *greatest, "fence {fence} of {run} after {greatest}");
         *greatest = fence.max(*greatest);
         self.slots.insert(token, run.slot);
-        self.won.insert(token, Promise { run, attempt, fence, ended: None, over: false });
+        let ended = self.ended_early.remove(&token);
+        self.won.insert(token, Promise { run, attempt, fence, ended, over: ended.is_some() });
     }
 
     fn over(&mut self, token: Token, ended: Option<AttemptStatus>) {
         let Some(promise) = self.won.get_mut(&token) else {
+            if let Some(ended) = ended {
+                let known = *self.ended_early.entry(token).or_insert(ended);
+                assert_eq!(known, ended, "{token} ended in two ways");
+            }
             return;
         };
         promise.over = true;
@@ -222,6 +229,7 @@ impl Ledger {
 
     /// One attempt per number, of those that were not returned, and one recorded end of a run at most that is final.
     fn check(&self) {
+        assert!(self.ended_early.is_empty(), "ended, but never won: {:?}", self.ended_early);
         let mut numbers = HashMap::new();
         for (token, promise) in &self.won {
             if promise.ended != Some(AttemptStatus::Returned)
