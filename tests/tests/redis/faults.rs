@@ -1,8 +1,7 @@
 //! What goes wrong between a client and its server, and with the server's scripts and memory.
 
 use std::collections::HashSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use anarchon::backend::Backend as _;
@@ -31,30 +30,30 @@ async fn persistently(store: &RedisBackend, claim: &RunClaim) -> ClaimOutcome {
     }
 }
 
-/// Three instances claim 200 slots while `trouble` is made again and again, after every few answers, since some calls must
+/// Three instances claim 100 slots while `trouble` is made again and again, after every few answers, since some calls must
 /// get through: each slot is won by one of them.
 fn each_slot_is_won_once_despite(version: RedisVersion, server: &Redis, trouble: &redis::Cmd) {
-    const SLOTS: i64 = 200;
-    let (over, answers) = (AtomicBool::new(false), Arc::new(AtomicU64::new(0)));
+    const SLOTS: i64 = 100;
+    let (answered, answers) = channel();
     std::thread::scope(|scope| {
-        let troubled = scope.spawn(|| {
+        let troubled = scope.spawn(move || {
             let mut connection = server.connection();
             let mut times = 0_u64;
-            while !over.load(Ordering::Relaxed) {
+            loop {
                 trouble.query::<redis::Value>(&mut connection).expect("an answer");
                 times += 1;
-                let until = answers.load(Ordering::Relaxed) + 3;
-                while answers.load(Ordering::Relaxed) < until && !over.load(Ordering::Relaxed) {
-                    std::thread::yield_now();
+                for _ in 0..3 {
+                    if answers.recv().is_err() {
+                        return times;
+                    }
                 }
             }
-            times
         });
         let won = block_on(async {
             let base = claim(&connected(&server.url()).await, "troubled", 0).await;
             let mut instances = tokio::task::JoinSet::new();
             for _ in 0..3 {
-                let (url, base, answers) = (server.url(), base.clone(), Arc::clone(&answers));
+                let (url, base, answered) = (server.url(), base.clone(), answered.clone());
                 instances.spawn(async move {
                     let store = RedisBackend::new(url);
                     let mut won = Vec::new();
@@ -62,7 +61,7 @@ fn each_slot_is_won_once_despite(version: RedisVersion, server: &Redis, trouble:
                         let slot = Slot::from_ms(base.slot.ms() - (SLOTS - n) * 1000);
                         let claim = with(&again(&base), |claim| claim.slot = slot);
                         let outcome = persistently(&store, &claim).await;
-                        answers.fetch_add(1, Ordering::Relaxed);
+                        answered.send(()).expect("somebody listens");
                         if let ClaimOutcome::Won { attempt, .. } = outcome {
                             assert_eq!(attempt, 1);
                             won.push(slot);
@@ -77,15 +76,15 @@ fn each_slot_is_won_once_despite(version: RedisVersion, server: &Redis, trouble:
                     won
                 });
             }
+            drop(answered);
             instances.join_all().await
         });
-        over.store(true, Ordering::Relaxed);
         let times = troubled.join().expect("no panic");
         let all: Vec<Slot> = won.concat();
         let different: HashSet<&Slot> = all.iter().collect();
         assert_eq!(different.len(), all.len(), "none twice on {version:?}");
         // Whoever finds a slot's run alive skips its own later one under `skip`; so some may be skipped, none lost.
-        assert!(all.len() > 50 && times > 10, "{} won in spite of {times} troubles on {version:?}", all.len());
+        assert!(all.len() > 25 && times > 10, "{} won in spite of {times} troubles on {version:?}", all.len());
     });
 }
 
