@@ -52,8 +52,12 @@ use crate::run::{
 };
 use crate::slot::JobName;
 
+/// What one call is about at most, and a built-in store carries in one round trip: so much that a tick costs about as many
+/// calls as it has groups, also with 1000 jobs, and so little that the store's atomic step stays short.
+pub(crate) const AT_ONCE: usize = 512;
+
 /// How many calls a default `*_many` method keeps under way at once.
-const AT_ONCE: usize = 16;
+const CALLS_AT_ONCE: usize = 16;
 
 mod sealed {
     pub trait Sealed {}
@@ -292,5 +296,5 @@ where
     F: Future<Output = R> + Send,
 {
     let calls: Vec<F> = items.iter().map(&mut call).collect();
-    futures_util::stream::iter(calls).buffered(AT_ONCE).collect().await
+    futures_util::stream::iter(calls).buffered(CALLS_AT_ONCE).collect().await
 }

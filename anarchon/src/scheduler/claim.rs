@@ -9,6 +9,7 @@ use super::due::Due;
 use super::engine::{Answers, Engine, Reply};
 use super::ids::IdMap;
 use super::timer::Timer;
+use crate::backend::AT_ONCE;
 use crate::clock::{from_ms, to_ms};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::Event;
@@ -17,13 +18,12 @@ use crate::lease::later;
 use crate::run::{ClaimKind, ClaimOutcome, Lateness, RunClaim, RunKey, SkipReason, Timed};
 use crate::slot::Token;
 
-/// Claims that go in one call at most: so many that a tick costs about as many calls as it has groups, also with 1000 jobs,
-/// and so few that the store's atomic step stays short.
-pub(super) const BATCH: usize = 256;
+/// Claims that go in one call at most.
+pub(super) const BATCH: usize = AT_ONCE;
 /// Claim calls under way at once.
 const CALLS: usize = 2;
 /// A queue shorter than this is sent soon enough to be left alone.
-const LONG_QUEUE: usize = 256;
+const LONG_QUEUE: usize = BATCH;
 /// A claim packet may come this much later than its call's deadline before the store refuses it.
 pub(super) const PACKET_LIFE: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_millis(50);

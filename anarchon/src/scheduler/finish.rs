@@ -9,6 +9,7 @@ use super::engine::{Answers, Engine, Reply, no_answer};
 use super::manual::Waiter;
 use super::runner::{Last, NOT_COMMITTED, Run};
 use super::timer::Timer;
+use crate::backend::AT_ONCE;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::event::Event;
 use crate::run::{AttemptStatus, Ending, Finish, FinishOutcome, ReleaseOutcome, Status, Timed};
@@ -17,8 +18,6 @@ use crate::run::{AttemptStatus, Ending, Finish, FinishOutcome, ReleaseOutcome, S
 const GATHER: Duration = Duration::from_millis(3);
 /// While slots wait to be claimed, their runs come first: ends wait with them, but no longer than this.
 const BEHIND_CLAIMS: Duration = Duration::from_millis(50);
-/// Ends that one call carries at most.
-const AT_ONCE: usize = 1000;
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
 /// A store that refuses an end this often will not take it.

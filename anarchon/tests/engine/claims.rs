@@ -147,7 +147,7 @@ async fn due_jobs_go_in_batches_and_their_ends_together() {
     }
     world.advance(secs(3605)).await;
     assert_eq!(log.of("end").len(), 800);
-    assert_eq!(a.client.sizes(Verb::Claim), [256, 256, 256, 32]);
+    assert_eq!(a.client.sizes(Verb::Claim), [512, 288]);
     assert!(a.client.calls(Verb::Finish) <= 3, "{:?}", a.client.sizes(Verb::Finish));
 }
 

@@ -37,7 +37,7 @@ async fn a_hundred_thousand_jobs_are_fine() {
         world.advance(ms(1)).await;
     }
     assert_eq!(ran.load(Ordering::Relaxed), 100_000);
-    assert_eq!(a.client.calls(Verb::Claim), 100_000_u64.div_ceil(256));
+    assert_eq!(a.client.calls(Verb::Claim), 100_000_u64.div_ceil(512));
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -101,12 +101,12 @@ async fn runs_that_end_together_are_recorded_in_one_call() {
 async fn ends_wait_for_slots_that_are_to_be_claimed_but_not_for_long() {
     let world = World::new();
     let a = world.instance("a").await;
-    for job in 0..800 {
+    for job in 0..1200 {
         a.scheduler.every(format!("job {job}"), "1h", async || {}).jitter("0s").add().await.unwrap();
     }
     a.client.fail_each(Verb::Claim, Some(Fault::HoldReply));
     world.advance(secs(3600)).await;
-    assert_eq!(a.client.sizes(Verb::Claim), [256, 256], "the others wait for a free call");
+    assert_eq!(a.client.sizes(Verb::Claim), [512, 512], "the others wait for a free call");
     let run = a.scheduler.run_now("job 0").await.unwrap();
     world.advance(ms(20)).await;
     assert_eq!(a.client.calls(Verb::Finish), 0, "slots come first");

@@ -12,14 +12,11 @@ use super::pack::Pack;
 use super::reply::{Answer, Read, Unread};
 use super::script::Verb;
 use super::server::{Server, text};
-use crate::backend::ServerInfo;
+use crate::backend::{AT_ONCE, ServerInfo};
 use crate::clock::to_ms;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{RunKey, Timed, Trim};
 use crate::slot::{JobName, Token};
-
-/// How many requests one script handles: a server does nothing else meanwhile.
-const AT_ONCE: usize = 500;
 
 /// How many jobs one script trims: each may drop several hundred records.
 const TRIM_AT_ONCE: usize = 8;

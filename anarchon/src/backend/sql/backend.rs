@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::client::{Row, SqlClient, SqlError};
 use super::dialect::{SqlDialect, Verb};
-use super::many::{AT_ONCE, Answers, rounds};
+use super::many::{Answers, rounds};
 use super::stage::{claim_values, manual_values, millis};
 use super::{Sql, SqlBackend, Statement, answer, history, new_mark};
-use crate::backend::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
+use crate::backend::{AT_ONCE, Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
 use crate::error::BackendError;
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,

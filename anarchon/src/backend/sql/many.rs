@@ -6,9 +6,6 @@ use std::hash::Hash;
 
 use crate::error::{BackendError, BackendErrorKind};
 
-/// How many requests one call of the client carries at most; more of them go in several.
-pub(super) const AT_ONCE: usize = 128;
-
 /// The requests of one call, and their places among all.
 type Round<'a, R> = (Vec<usize>, Cow<'a, [R]>);
 

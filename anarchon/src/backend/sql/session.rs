@@ -14,8 +14,8 @@ use super::Sql;
 use super::claim::{TOUCH_MS, closed_now};
 use super::client::{Row, SqlError, Statement, Value};
 use super::dialect::{Column, SqlDialect};
-use super::many::AT_ONCE;
 use super::stage::{COPIED, FOUND, REQUEST, names};
+use crate::backend::AT_ONCE;
 use crate::error::BackendErrorKind;
 
 /// What lies between the columns of an answer, its rows, and the answers. No name has a control character.
