@@ -234,7 +234,11 @@ impl SqlxSqlite {
     /// could throw the database away.
     async fn in_memory(&self, statements: Vec<Statement>) -> Result<Vec<Row>, SqlError> {
         let pool = self.memory().await?;
-        let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await.map_err(|e| self.classify(e))?;
+        // A pool that is given up on while it looks whether its connection is alive closes it.
+        let connection = tokio::spawn(async move { pool.acquire().await }).await;
+        let connection = connection.map_err(|_| SqlError::new(BackendErrorKind::Unknown, "the runtime is stopping"))?;
+        let mut connection = connection.map_err(|e| self.classify(e))?;
+        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(|e| self.classify(e))?;
         let mut rows = Vec::new();
         for statement in statements {
             let query = sqlx::query_with(AssertSqlSafe(statement.sql), arguments(statement.values)?);
