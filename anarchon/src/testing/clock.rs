@@ -62,9 +62,7 @@ impl ManualClock {
     pub async fn advance(&self, by: Duration) {
         settle().await;
         let end = self.lock().boot + by;
-        loop {
-            let next = self.lock().sleepers.keys().next().map(|(at, _)| *at).filter(|at| *at <= end);
-            let Some(at) = next else { break };
+        while let Some(at) = self.next_wake(end) {
             self.move_to(at);
             settle().await;
         }
@@ -102,7 +100,13 @@ impl ManualClock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn move_to(&self, at: Duration) {
+    /// The next time at which somebody wakes, if that is not after `end`.
+    pub(super) fn next_wake(&self, end: Duration) -> Option<Duration> {
+        self.lock().sleepers.keys().next().map(|(at, _)| *at).filter(|at| *at <= end)
+    }
+
+    /// Moves on at one stroke, and lets nobody run.
+    pub(super) fn move_to(&self, at: Duration) {
         let mut state = self.lock();
         state.pass_to(at);
         let boot = state.boot;
@@ -167,7 +171,8 @@ impl Drop for Sleep {
     }
 }
 
-async fn settle() {
+/// Lets the other tasks of a single-threaded runtime run until they are idle.
+pub(super) async fn settle() {
     for _ in 0..TURNS {
         tokio::task::yield_now().await;
     }
