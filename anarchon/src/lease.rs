@@ -8,23 +8,7 @@
 //! One claim of one slot, decided in one atomic step on the store's clock. Before it is looked at, runs of the job whose
 //! lease is over are closed if they are expired or used up. Then the first row that fits decides:
 //!
-//! | what the store finds | outcome |
-//! |---|---|
-//! | the packet came after its `valid_until` | `Late(Stale)` |
-//! | the slot is later than the store's clock | `Early`: ask again, with the same token |
-//! | the claim's token holds the run, its lease is over, and under `skip` another run of the job is live | `Overlap`, not recorded |
-//! | the claim's token holds the run | `Won` again, and the lease is renewed |
-//! | the claim's token is that of an ended attempt of the run | `Done`, with that attempt's status |
-//! | the run is finished, or the slot lies inside a recorded skip | `Done` |
-//! | it runs under a live lease, or waits for its retry time | `Running`: become a backup |
-//! | its lease is over, but the job is paused | `Paused`, not recorded |
-//! | its lease is over, but under `skip` another run of the job is live | `Overlap`, not recorded |
-//! | its lease (or its wait) is over | `Won`: the next attempt; an open one ends as `lost` |
-//! | there is no run, and the claim is a takeover | `Gone` |
-//! | there is none, and the slot is trimmed, at or before the floor, or too old | `Late` |
-//! | there is none, and the job is paused | `Paused`; a scheduled slot is recorded as skipped |
-//! | there is none, and under `skip` another run is live, or dead with attempts left | `Overlap`; a scheduled slot is recorded as skipped |
-//! | there is none | `Won`: attempt 1; under `skip`, older runs that wait for a retry end as superseded |
+#![doc = include_str!("docs/claim_table.md")]
 //!
 //! # States
 //!

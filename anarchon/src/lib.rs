@@ -4,6 +4,8 @@
 //! and race for each of them in the store they already share; the store lets one win. There is no leader and no extra
 //! server, and on a store that can hold leases the losers are backups that take over when the winner dies.
 //!
+//! The [`guide`] has a chapter about each matter; [`guide::quick_start`] is a program from nothing.
+//!
 //! # A whole program
 //!
 //! ```no_run
@@ -52,8 +54,8 @@
 //! What you can rely on: a slot is started at least once while instances and store are up, never twice at once, and never
 //! again once it is done. It is not exactly once: a run whose runner died is started again. So make handlers harmless to
 //! repeat, key writes by [`Context::slot_ms`], or guard them with [`Context::fence`]; and where the jobs are kept in the
-//! database that a handler writes to, `Finish<Db>` makes its writes and the end of its run one transaction. [`guide`] has a
-//! chapter on all three.
+//! database that a handler writes to, `Finish<Db>` makes its writes and the end of its run one transaction.
+//! [`guide::effects`] is about all three.
 //!
 //! # Choosing a store
 //!

@@ -233,7 +233,7 @@ pub trait ClaimBackend: Backend<Strength = ClaimOnly> {
 ///
 /// # Contract
 /// Every method is one atomic step per job on the store's clock. [`claim`](Self::claim) decides by the table in the
-/// guide's chapter on leases, whose rows [`lease`](crate::lease) holds as pure functions; the conformance suite
+/// [guide's chapter on leases](crate::guide::leases), whose rows [`lease`](crate::lease) holds as pure functions; the conformance suite
 /// (`anarchon::testing::conformance`) holds every store to them.
 pub trait LeaseBackend: Backend<Strength = Leases> {
     /// Decides a claim.

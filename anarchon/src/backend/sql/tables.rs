@@ -9,8 +9,8 @@ const MAX_NAME: usize = 48;
 ///
 /// | table | one row per |
 /// |---|---|
-/// | `<table>` | run, and record of skipped slots |
-/// | `<table>_attempts` | attempt: the history |
+/// | `<table>` | run, with its latest attempt |
+/// | `<table>_attempts` | attempt that has ended, and record of skipped slots: the history |
 /// | `<table>_jobs` | job (the row whose lock makes the claims of a job take turns), and one per schedule identity of it |
 /// | `<table>_meta` | setting: the format |
 #[derive(Clone, Debug, PartialEq, Eq)]
