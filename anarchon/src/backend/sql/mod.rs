@@ -253,8 +253,12 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
         verb: Verb<'_>,
         portable: impl FnOnce() -> Vec<Statement>,
     ) -> Result<Vec<Row>, BackendError> {
-        let statements = self.dialect.replace(verb, sql.tables).unwrap_or_else(portable);
-        self.client.batch(statements).await.map_err(|error| self.failed(error))
+        let own = self.dialect.replace(verb, sql.tables);
+        let one_text =
+            sql.apart && own.is_none() && matches!(verb, Verb::Heartbeat(..) | Verb::Finish(_) | Verb::Release(_));
+        let rows = self.client.batch(own.unwrap_or_else(portable)).await;
+        let rows = rows.and_then(|rows| if one_text { session::rows(rows.first()) } else { Ok(rows) });
+        rows.map_err(|error| self.failed(error))
     }
 
     /// One call that claims.

@@ -282,6 +282,18 @@ pub(super) fn unpacked(row: Option<&Row>, claims: usize) -> Result<Vec<Row>, Sql
     Ok(rows)
 }
 
+/// These columns of all rows as one text.
+pub(super) fn one_text(columns: &[&str]) -> String {
+    format!("group_concat({}, '{ROW}')", packed(columns))
+}
+
+/// The rows of such a text.
+pub(super) fn rows(row: Option<&Row>) -> Result<Vec<Row>, SqlError> {
+    let text = row.map(|row| row.opt_text(0)).transpose()?.flatten();
+    let row = |row: &str| Row::new(row.split(COLUMN).map(value).collect());
+    Ok(text.map(|text| text.split(ROW).map(row).collect()).unwrap_or_default())
+}
+
 /// A column of an answer. Every text in one is a word or a token, so what reads as a number is one.
 fn value(text: &str) -> Value {
     if text.is_empty() {
