@@ -7,8 +7,8 @@
 //! where the statements of [`claim`](super::claim) work on them at once. The one expression decides on both ways.
 //!
 //! An answer is one text, and the answers of a call are one row: each value of a row costs its client two allocations.
-//! And a call is one short text of two or three statements: a client that caches statements looks at every byte of their text in
-//! each call, and the end of each wakes the thread that waits, which costs more than most of these statements do.
+//! And a call is one short text of two or three statements: a client that caches statements looks at every byte of their
+//! text in each call, and the end of each wakes the thread that waits, which costs more than most of these statements do.
 
 use super::Sql;
 use super::claim::{OF_SLOT, TOUCH_MS, closed_now};
