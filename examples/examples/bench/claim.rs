@@ -114,7 +114,7 @@ pub(crate) async fn run(options: &Options) -> Fallible<()> {
         for (name, measured, beside) in [
             ("claim", &calls.claim, &[Op::One, Op::Transaction][..]),
             ("claim, lost", &calls.lost, &[Op::One]),
-            ("claim_many(100)", &calls.claim_many, &[Op::Many]),
+            ("claim_many(100)", &calls.claim_many, &[Op::Many, Op::TransactionOfMany]),
             ("claim_many(100), lost", &calls.lost_many, &[Op::Many]),
             ("heartbeat", &calls.heartbeat, &[Op::One]),
             ("heartbeat_many(100)", &calls.heartbeat_many, &[Op::Many]),

@@ -25,10 +25,17 @@ pub(crate) enum Op {
     Transaction,
     /// A hundred rows in one call.
     Many,
+    /// The textbook way of that: begin, a hundred times look and insert, commit.
+    TransactionOfMany,
 }
 
 impl Op {
-    pub(crate) const ALL: &[Self] = &[Self::One, Self::Transaction, Self::Many];
+    pub(crate) const ALL: &[Self] = &[Self::One, Self::Transaction, Self::Many, Self::TransactionOfMany];
+
+    /// How many rows one call is about.
+    fn rows(self) -> usize {
+        if matches!(self, Self::Many | Self::TransactionOfMany) { MANY } else { 1 }
+    }
 
     pub(crate) fn name(self, scheme: &str) -> &'static str {
         match (scheme, self) {
@@ -42,6 +49,7 @@ impl Op {
             (_, Self::One) => "bare: one call",
             (_, Self::Transaction) => "bare: 4 calls",
             (_, Self::Many) => "bare: json_each(100)",
+            (_, Self::TransactionOfMany) => "bare: 202 calls",
         }
     }
 }
@@ -85,7 +93,7 @@ impl Floor {
 
     pub(crate) async fn measure(&self, op: Op, tasks: usize, time: Duration) -> Fallible<Option<Measured>> {
         let mut measured = Measured::default();
-        let things = if op == Op::Many { MANY } else { 1 };
+        let things = op.rows();
         // Slots that no run before this one has used.
         let first = wall_us();
         let begun = Instant::now();
@@ -94,7 +102,7 @@ impl Floor {
             let slot = first + round;
             match self {
                 Self::None => return Ok(None),
-                Self::Memory(_) if op == Op::Transaction => return Ok(None),
+                Self::Memory(_) if matches!(op, Op::Transaction | Op::TransactionOfMany) => return Ok(None),
                 Self::Memory(map) => {
                     let map = Arc::clone(map);
                     let call = move |index: usize| {
@@ -142,12 +150,15 @@ async fn sqlite(pool: &SqlitePool, op: Op, index: usize, slot: i64) -> Fallible<
         Op::One => {
             sqlx::query(insert).bind(job).bind(slot).bind(token).execute(pool).await?;
         }
-        Op::Transaction => {
+        Op::Transaction | Op::TransactionOfMany => {
             let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
-            let look = "SELECT token FROM bench_bare WHERE job = ? AND slot = ?";
-            let taken = sqlx::query(look).bind(&job).bind(slot).fetch_optional(&mut *transaction).await?;
-            if taken.is_none() {
-                sqlx::query(insert).bind(job).bind(slot).bind(token).execute(&mut *transaction).await?;
+            for row in 0..op.rows() {
+                let (job, token) = (format!("{job}-{row:03}"), Token::random().to_string());
+                let look = "SELECT token FROM bench_bare WHERE job = ? AND slot = ?";
+                let taken = sqlx::query(look).bind(&job).bind(slot).fetch_optional(&mut *transaction).await?;
+                if taken.is_none() {
+                    sqlx::query(insert).bind(job).bind(slot).bind(token).execute(&mut *transaction).await?;
+                }
             }
             transaction.commit().await?;
         }

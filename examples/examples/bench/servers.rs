@@ -45,7 +45,11 @@ impl Server {
     }
 
     pub(crate) fn knows(&self, op: Op) -> bool {
-        matches!(self, Self::Postgres(_)) || op != Op::Transaction
+        match op {
+            Op::One | Op::Many => true,
+            Op::Transaction => matches!(self, Self::Postgres(_)),
+            Op::TransactionOfMany => false,
+        }
     }
 
     pub(crate) async fn call(self, op: Op, index: usize, slot: i64) -> Fallible<()> {
@@ -83,6 +87,7 @@ async fn postgres(pool: &PgPool, op: Op, index: usize, slot: i64) -> Fallible<()
             let won = sqlx::query(many).bind(jobs).bind(slot).bind(tokens).fetch_all(pool).await?;
             debug_assert_eq!(won.len(), MANY);
         }
+        Op::TransactionOfMany => return Err("not measured here".into()),
     }
     Ok(())
 }

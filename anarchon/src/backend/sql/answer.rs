@@ -98,6 +98,21 @@ pub(super) fn by_job(rows: &[Row]) -> Read<HashMap<&str, Vec<&Row>>> {
     Ok(jobs)
 }
 
+/// The rows that answer each claim. Of a session their first column is the number of the claim, as nobody else needs to
+/// be told which is whose.
+pub(super) fn of_claims<'a>(rows: &'a [Row], claims: &[RunClaim], session: bool) -> Read<Vec<Vec<&'a Row>>> {
+    if !session {
+        let mut jobs = by_job(rows)?;
+        return Ok(claims.iter().map(|claim| jobs.remove(claim.job.as_str()).unwrap_or_default()).collect());
+    }
+    let mut answers = vec![Vec::new(); claims.len()];
+    for row in rows {
+        let number = usize::try_from(row.int(0)?).map_err(|_| missing())?;
+        answers.get_mut(number).ok_or_else(missing)?.push(row);
+    }
+    Ok(answers)
+}
+
 /// The answer to a claim. There is none when a run was in the way and ended before it could be named, which takes a
 /// transaction beside ours: then the claim is made again.
 pub(super) fn claim(claim: &RunClaim, rows: &[&Row]) -> Read<Option<Timed<ClaimOutcome>>> {

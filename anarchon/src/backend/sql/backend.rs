@@ -47,11 +47,9 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
         let values = || claims.iter().map(claim_values).collect();
         let rows = self.call_claim(&sql, Verb::Claim(claims), values).await?;
         let read = || {
-            let jobs = answer::by_job(&rows)?;
-            let answer = |claim: &RunClaim| {
-                answer::claim(claim, jobs.get(claim.job.as_str()).map(Vec::as_slice).unwrap_or_default())
-            };
-            claims.iter().map(answer).collect::<Result<Vec<_>, SqlError>>()
+            let answers = answer::of_claims(&rows, claims, sql.apart)?;
+            let answer = |(claim, rows): (&RunClaim, Vec<&Row>)| answer::claim(claim, &rows);
+            claims.iter().zip(answers).map(answer).collect::<Result<Vec<_>, SqlError>>()
         };
         read().map_err(|e| self.failed(e))
     }

@@ -21,8 +21,6 @@ enum Binds {
     Names,
     /// The claims; only the first statement has them.
     Claims,
-    /// How many rows before the claims are empty.
-    Missing,
 }
 
 /// The statements of a claim batch of one size, without their values.
@@ -32,8 +30,9 @@ pub(super) struct ClaimTexts(Vec<(String, Binds)>);
 impl ClaimTexts {
     pub(super) fn new<D: SqlDialect>(sql: &Sql<'_, D>, size: usize) -> Self {
         if sql.apart {
-            let [work, read] = sql.in_session(size);
-            return Self(vec![(work, Binds::Claims), (read, Binds::Missing)]);
+            // Only the first takes values.
+            let texts = sql.in_session(size).into_iter().map(|text| (text, Binds::Claims));
+            return Self(texts.collect());
         }
         let (stage, clock, staged) = (sql.stage(), sql.dialect.clock(), sql.staged(size));
         let mut texts = vec![(sql.stage_rows(size), Binds::Claims)];
@@ -48,20 +47,17 @@ impl ClaimTexts {
 
     /// The statements with the values of these claims, which are at most as many as the size.
     pub(super) fn fill(&self, claims: Vec<Vec<Value>>, size: usize) -> Vec<Statement> {
-        let missing = i64::try_from(size.saturating_sub(claims.len())).unwrap_or(i64::MAX);
         let named = self.0.iter().any(|(_, binds)| *binds == Binds::Names);
         let names = claims.iter().filter(|_| named).map(|claim| claim.first().cloned().unwrap_or(Value::Null));
         let mut names: Vec<Value> = names.collect();
         names.resize(size, Value::Null);
-        // What is missing comes first: so the last row is that of the last claim.
-        let mut rows = vec![Value::Null; size.saturating_sub(claims.len()) * REQUEST.len()];
-        rows.reserve_exact(claims.len() * REQUEST.len());
+        let mut rows = Vec::with_capacity(size * REQUEST.len());
         rows.extend(claims.into_iter().flatten());
+        rows.resize(size * REQUEST.len(), Value::Null);
         let statement = |(text, binds): &(String, Binds)| {
             let values = match binds {
                 Binds::Names => names.clone(),
                 Binds::Claims => std::mem::take(&mut rows),
-                Binds::Missing => vec![missing.into()],
             };
             Statement::new(text.clone(), values)
         };
@@ -92,6 +88,12 @@ fn superseded(r: &str) -> String {
 /// Whether the call does anything at all.
 const ACTS: &str = "j.c_do NOT IN ('newer', 'stale')";
 
+/// That the slot is not due.
+const EARLY: &str = "WHEN j.c_slot > j.c_now THEN 'early'";
+
+/// Whether `r` is the run of the slot.
+pub(super) const OF_SLOT: &str = "r.job = j.job AND r.id = '' AND r.slot = j.c_slot";
+
 /// Whether an attempt starts that takes a new fence.
 const STARTS: &str = "j.c_do IN ('start', 'take', 'manual')";
 
@@ -113,14 +115,18 @@ impl<D: SqlDialect> Sql<'_, D> {
             runs = t.runs,
             attempts = t.attempts,
             live_at_all = self.running("", "r.until_ms > j.c_now"),
-            on_slot = self.on_slot(""),
+            on_slot = format_args!(
+                "{EARLY} ELSE (SELECT {} FROM (SELECT 1 AS one) o LEFT JOIN {} r ON {OF_SLOT})",
+                self.on_run(""),
+                t.runs
+            ),
         )
     }
 
-    /// The same for claims that are not manual. `open` is what must be true before the job's unfinished runs are looked
-    /// at: nothing, or a condition and `AND`.
+    /// The same for claims that are not manual, where `r` is the run [of the slot](OF_SLOT), or NULLs. `open` is what must
+    /// be true before the job's unfinished runs are looked at: nothing, or a condition and `AND`.
     pub(super) fn decision_on_slot(&self, open: &str) -> String {
-        format!("CASE {} {} END", self.refused(), self.on_slot(open))
+        format!("CASE {} {EARLY} ELSE {} END", self.refused(), self.on_run(open))
     }
 
     fn refused(&self) -> String {
@@ -131,14 +137,14 @@ impl<D: SqlDialect> Sql<'_, D> {
         )
     }
 
-    fn on_slot(&self, open: &str) -> String {
+    /// What is done about the run `r` of the slot, which may be none.
+    fn on_run(&self, open: &str) -> String {
         let t = self.tables;
         let other = "NOT (r.id = '' AND r.slot = j.c_slot)";
         let closed =
             if self.locks_rows() { format!("({} AND {})", closed_now("r"), self.free("r")) } else { closed_now("r") };
         format!(
-            "WHEN j.c_slot > j.c_now THEN 'early' \
-             ELSE (SELECT CASE \
+            "CASE \
                {locked}\
                WHEN r.token = j.c_token THEN CASE \
                  WHEN j.c_skip = 1 AND r.until_ms <= j.c_now AND {live} THEN 'overlap' ELSE 'again' END \
@@ -159,10 +165,7 @@ impl<D: SqlDialect> Sql<'_, D> {
                WHEN j.paused_at IS NOT NULL THEN CASE j.c_kind WHEN 'scheduled' THEN 'skip paused' ELSE 'paused' END \
                WHEN j.c_skip = 1 AND {live_or_orphaned} \
                  THEN CASE j.c_kind WHEN 'scheduled' THEN 'skip overlap' ELSE 'overlap' END \
-               ELSE 'start' END \
-               FROM (SELECT 1 AS one) o \
-               LEFT JOIN {runs} r ON r.job = j.job AND r.id = '' AND r.slot = j.c_slot)",
-            runs = t.runs,
+               ELSE 'start' END",
             attempts = t.attempts,
             // What somebody works on right now counts as alive.
             locked = if self.locks_rows() {

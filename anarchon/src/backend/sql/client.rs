@@ -290,7 +290,7 @@ pub trait SqlClient: Send + Sync + 'static {
     }
 
     /// Runs statements in order on one connection that has run the statements of [`on_connect`](Self::on_connect), and
-    /// returns the one row of the last one; the others return none. Only the first touches the database, so no
+    /// returns the one row of the last one; the others return none. Only one of them touches the database, so no
     /// transaction is needed around them; after an error, or when the call is dropped, the connection is discarded.
     fn session(&self, statements: Vec<Statement>) -> impl Future<Output = Result<Option<Row>, SqlError>> + Send {
         async { Ok(self.batch(statements).await?.pop()) }

@@ -37,6 +37,9 @@ fn attempts<'a>(attempts: impl Iterator<Item = (&'a RunKey, Token)>, size: usize
     pad(values.collect(), ATTEMPT.len(), size)
 }
 
+/// What is read of attempts that should have ended.
+const ENDED: &[&str] = &["r.status", "r.until_ms", "a.status"];
+
 impl<D: SqlDialect> Sql<'_, D> {
     /// Moves the leases that are not over, never back, and marks their rows.
     pub(super) fn heartbeat(&self, beats: &[Beat], mark: i64) -> Vec<Statement> {
@@ -77,7 +80,7 @@ impl<D: SqlDialect> Sql<'_, D> {
         };
         let answer = format!("CASE WHEN r.token = c.token AND r.mark = ? THEN 1{locked} ELSE 0 END");
         let requests = beats.iter().map(|beat| (&beat.run, beat.token));
-        statements.push(self.read_back(requests, beats.len(), &answer, vec![mark.into()]));
+        statements.push(self.read_back(requests, beats.len(), &[&answer], vec![mark.into()], self.apart));
         statements
     }
 
@@ -95,7 +98,7 @@ impl<D: SqlDialect> Sql<'_, D> {
             statements.extend(self.end(&[finish]));
         }
         let requests = finishes.iter().map(|f| (&f.run, f.token));
-        statements.push(self.read_back(requests, finishes.len(), "r.status, r.until_ms, a.status", Vec::new()));
+        statements.push(self.read_back(requests, finishes.len(), ENDED, Vec::new(), self.apart));
         statements
     }
 
@@ -120,12 +123,12 @@ impl<D: SqlDialect> Sql<'_, D> {
              token = NULL WHERE {matching}",
             runs = t.runs,
         );
-        let what = "CASE WHEN r.mark = ? THEN 1 ELSE 0 END, a.status";
+        let what = &["CASE WHEN r.mark = ? THEN 1 ELSE 0 END", "a.status"];
         vec![
             Statement::new(lock, [mark.into()].into_iter().chain(attempt()).collect()),
             Statement::new(history, attempt().collect()),
             Statement::new(done, attempt().collect()),
-            self.read_back(std::iter::once((&finish.run, finish.token)), 1, what, vec![mark.into()]),
+            self.read_back(std::iter::once((&finish.run, finish.token)), 1, what, vec![mark.into()], false),
         ]
     }
 
@@ -229,17 +232,19 @@ impl<D: SqlDialect> Sql<'_, D> {
             ));
         }
         let requests = releases.iter().map(|r| (&r.run, r.token));
-        statements.push(self.read_back(requests, releases.len(), "r.status, r.until_ms, a.status", Vec::new()));
+        statements.push(self.read_back(requests, releases.len(), ENDED, Vec::new(), self.apart));
         statements
     }
 
-    /// Reads, for each request, its number, the clock, and `what` of its run `r` and attempt `a`.
+    /// Reads, for each request, its number, the clock, and `what` of its run `r` and attempt `a`; as
+    /// [one text](super::session::rows), if that is wanted.
     fn read_back<'a>(
         &self,
         requests: impl Iterator<Item = (&'a RunKey, Token)>,
         count: usize,
-        what: &str,
+        what: &[&str],
         mut values: Vec<Value>,
+        one_text: bool,
     ) -> Statement {
         const COLUMNS: &[(&str, Column)] = &[
             ("n", Column::Int),
@@ -255,12 +260,13 @@ impl<D: SqlDialect> Sql<'_, D> {
             values.extend(self::run(run).into_iter().chain([token.to_string().into()]));
         }
         values.resize(values.len() + (size - count) * COLUMNS.len(), Value::Null);
+        let columns = [&["c.n", self.dialect.clock()], what].concat();
+        let columns = if one_text { super::session::one_text(&columns) } else { columns.join(", ") };
         let sql = format!(
-            "SELECT c.n, {clock}, {what} FROM {rows} c \
+            "SELECT {columns} FROM {rows} c \
              LEFT JOIN {runs} r ON r.job = c.job AND r.id = c.id AND r.slot = c.slot \
              LEFT JOIN {attempts} a ON a.job = c.job AND a.id = c.id AND a.slot = c.slot AND a.token = c.token \
              WHERE c.n IS NOT NULL",
-            clock = self.dialect.clock(),
             rows = self.dialect.rows(COLUMNS, size),
             runs = t.runs,
             attempts = t.attempts,

@@ -74,9 +74,14 @@ fn padded(count: usize) -> usize {
     count.max(1).next_power_of_two()
 }
 
+/// The same where each row that is too many costs more than a text: four sizes between a power of two and the next.
+fn padded_closely(count: usize) -> usize {
+    count.max(1).next_multiple_of((padded(count) / 8).max(1))
+}
+
 /// How a schedule identity is kept beside the job's own row, whose identity is empty.
 pub(in crate::backend) fn ident(identity: &str) -> String {
-    format!("={identity}")
+    ["=", identity].concat()
 }
 
 /// A number that no other call uses.
@@ -248,8 +253,12 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
         verb: Verb<'_>,
         portable: impl FnOnce() -> Vec<Statement>,
     ) -> Result<Vec<Row>, BackendError> {
-        let statements = self.dialect.replace(verb, sql.tables).unwrap_or_else(portable);
-        self.client.batch(statements).await.map_err(|error| self.failed(error))
+        let own = self.dialect.replace(verb, sql.tables);
+        let one_text =
+            sql.apart && own.is_none() && matches!(verb, Verb::Heartbeat(..) | Verb::Finish(_) | Verb::Release(_));
+        let rows = self.client.batch(own.unwrap_or_else(portable)).await;
+        let rows = rows.and_then(|rows| if one_text { session::rows(rows.first()) } else { Ok(rows) });
+        rows.map_err(|error| self.failed(error))
     }
 
     /// One call that claims.
@@ -269,7 +278,7 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
     }
 
     fn claim_statements(&self, sql: &Sql<'_, D>, claims: Vec<Vec<Value>>) -> Vec<Statement> {
-        let size = padded(claims.len());
+        let size = if sql.apart { padded_closely(claims.len()) } else { padded(claims.len()) };
         let mut texts = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let texts = Arc::clone(texts.entry(size).or_insert_with(|| Arc::new(ClaimTexts::new(sql, size))));
         texts.fill(claims, size)
