@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anarchon::run::{Beat, BeatOutcome, ClaimOutcome, Ending, Trim};
-use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, MySqlBackend, Retention};
+use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, MySqlBackend, Overlap, Retention};
 use sqlx::{Connection as _, Executor as _, MySqlConnection};
 use tests::LONG;
 use tests::backends::{answer, attempts, claim, finish, job, won};
@@ -154,4 +154,41 @@ async fn a_finish_waits_for_the_run_and_a_job_that_is_held_is_busy() {
     unlock(&mut other).await;
     let outcome = answer(async || backend.claim(&next).await).await.value;
     assert!(matches!(outcome, ClaimOutcome::Won { attempt: 1, .. }), "{outcome:?}");
+}
+
+/// The application's transaction ends a run, as a finish in it does, and has not committed.
+async fn end_uncommitted(other: &mut MySqlConnection, name: &str) {
+    for sql in [
+        "UPDATE anarchon_runs AS r SET mark = 7 WHERE r.job = ? AND r.open_job IS NOT NULL",
+        "UPDATE anarchon_runs AS r SET status = 'done', open_job = NULL, token = NULL WHERE r.job = ? AND r.mark = 7",
+    ] {
+        let done = sqlx::query(sql).bind(name.as_bytes()).execute(&mut *other).await.expect("an update");
+        assert_eq!(done.rows_affected(), 1, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn an_end_that_is_not_committed_keeps_no_claim_waiting() {
+    let Some((_database, backend, mut other)) = store().await else { return };
+    // Whether or not its lease is over, and in whatever way it is met.
+    abandoned(&backend, "over", 1).await;
+    assert!(won(&backend.claim(&claim("held", 1)).await.expect("an answer").value));
+    for name in ["over", "held"] {
+        end_uncommitted(&mut other, name).await;
+        let same = backend.claim(&claim(name, 1)).await.expect("it does not wait").value;
+        assert!(matches!(same, ClaimOutcome::Running { .. }), "{name}: {same:?}");
+        let next = backend.claim(&claim(name, 2)).await.expect("it does not wait").value;
+        assert!(matches!(next, ClaimOutcome::Overlap { .. }), "{name}: {next:?}");
+        let beside = [name, &format!("beside {name}")].map(|name| {
+            let mut claim = claim(name, 3);
+            claim.overlap = Overlap::Allow;
+            claim
+        });
+        for answer in backend.claim_many(&beside).await {
+            assert!(won(&answer.expect("it does not wait").value));
+        }
+        backend.active(&[job(name)]).await.expect("it does not wait");
+    }
+    unlock(&mut other).await;
+    assert_eq!(attempts(&backend, "held").await.len(), 2);
 }

@@ -47,8 +47,6 @@ impl Transactions for OwnDatabase {
     type Db = MySql;
 
     const LOCKS_ROWS: bool = true;
-    // A claim finds the unfinished runs by an index from which the transaction has taken its run.
-    const CLAIMS_PASS_LOCKED: bool = false;
 
     async fn begin(&self) -> Transaction<'static, MySql> {
         self.begun("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await
