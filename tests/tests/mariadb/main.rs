@@ -6,6 +6,7 @@
 mod differential;
 mod failures;
 mod locks;
+mod plans;
 
 use anarchon::MySqlBackend;
 use anarchon::testing::conformance::{Fixture, Transactions};
