@@ -20,12 +20,12 @@ pub struct MariaDb {
 }
 
 impl MariaDb {
-    /// The server that the tests of this program share: the one at `ANARCHON_TEST_MYSQL`, which may be a MySQL, or else
+    /// The server that the tests of this program share: the one at `ANARCHON_TEST_MYSQL_URL`, which may be a MySQL, or else
     /// one of ours.
     #[must_use]
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<MariaDb>> = OnceLock::new();
-        let given = || std::env::var("ANARCHON_TEST_MYSQL").ok().map(|url| Self { url, ours: None });
+        let given = || std::env::var("ANARCHON_TEST_MYSQL_URL").ok().map(|url| Self { url, ours: None });
         SHARED.get_or_init(|| given().or_else(Self::own)).as_ref()
     }
 

@@ -8,7 +8,7 @@ use anarchon::backend::{AnyBackend, MySqlDialect};
 use anarchon::run::{Beat, ClaimOutcome, Ending, RunClaim};
 use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, MySqlBackend, Overlap};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySqlConnection, MySqlPool, Row as _};
-use tests::backends::{answer, attempts, claim, finish, keeps_hostile_texts, race, several_start_at_once, won};
+use tests::backends::{answer, attempts, claim, finish, job, keeps_hostile_texts, race, several_start_at_once, won};
 use tests::servers::MariaDb;
 use tests::{Proxy, Server as _};
 
@@ -195,6 +195,24 @@ async fn the_settings_of_a_server_change_nothing() {
     std::thread::scope(|scope| {
         scope.spawn(|| race(|| MySqlBackend::new(database.url()), 30, 20));
     });
+}
+
+#[tokio::test]
+async fn a_server_that_begins_transactions_by_itself_keeps_nobody_in_the_past() {
+    let Some(server) = MariaDb::own() else { return };
+    let database = server.database();
+    let mut root = MySqlConnection::connect(database.url()).await.expect("a connection");
+    run(&mut root, "SET GLOBAL autocommit = OFF").await;
+    let (reader, writer) = (MySqlBackend::new(database.url()), MySqlBackend::new(database.url()));
+    for slot in 1..=2 {
+        // A read that leaves a transaction open would go on seeing what it saw.
+        let before = reader.history(&job("a"), 10).await.expect("a history").len();
+        let asked = claim("a", slot);
+        assert!(won(&writer.claim(&asked).await.expect("an answer").value));
+        writer.finish(&finish(&asked, Ending::Done)).await.expect("an end");
+        assert_eq!(reader.history(&job("a"), 10).await.expect("a history").len(), before + 1);
+    }
+    assert!(won(&reader.claim(&claim("a", 3)).await.expect("an answer").value), "on the connection that has read");
 }
 
 #[tokio::test]

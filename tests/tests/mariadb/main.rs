@@ -1,4 +1,4 @@
-//! The MySQL backend on a real MariaDB, or on the server at `ANARCHON_TEST_MYSQL`, which may be a MySQL.
+//! The MySQL backend on a real MariaDB, or on the server at `ANARCHON_TEST_MYSQL_URL`, which may be a MySQL.
 
 #![cfg(unix)]
 #![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
