@@ -257,14 +257,13 @@ async fn forgotten_jobs_are_looked_for_beside_registrations_without_a_wait() {
     // One has `b` and waits for `m`; the others look for forgotten jobs, among all of them, meanwhile.
     let soon = Duration::from_millis(1);
     let first = ["b", "m"].map(registration);
-    let (one, ()) = tokio::join!(backend.register(&first, soon), async {
+    let (_, ()) = tokio::join!(answer(async || backend.register(&first, soon).await), async {
         waiting(&mut other, &database, 1).await;
         for _ in 0..2 {
             backend.register(&[registration("a")], soon).await.expect("it does not wait");
         }
         unlock(&mut other).await;
     });
-    one.expect("a registration");
     let sql = "SELECT count(*) FROM anarchon_runs_jobs WHERE job = 'old'";
     let left: i64 = sqlx::query_scalar(sql).fetch_one(&mut other).await.expect("a count");
     assert_eq!(left, 0, "what is not in use was found");
