@@ -11,6 +11,7 @@ pub mod backends;
 mod binary;
 pub mod check;
 mod client;
+pub mod failures;
 mod lab;
 mod log;
 mod node;

@@ -1,11 +1,87 @@
-//! A database of a test's own, and addresses in URLs.
+//! Servers of databases, a database of a test's own, and addresses in URLs.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
-use super::block_on;
+use super::process::{OneProcess, Process};
+use super::{Port, block_on};
+use crate::store::Server as _;
+
+/// A server that connections `C` lead to.
+#[derive(Debug)]
+pub struct DatabaseServer<C> {
+    url: String,
+    /// That of a server of ours.
+    ours: Option<(Port, Process)>,
+    connections: PhantomData<C>,
+}
+
+impl<C> DatabaseServer<C>
+where
+    C: Connection + fmt::Debug,
+    for<'c> &'c mut C: Executor<'c, Database = C::Database>,
+{
+    /// The developer's server, if this variable of the environment has its URL.
+    pub(super) fn given(variable: &str) -> Option<Self> {
+        Some(Self { url: std::env::var(variable).ok()?, ours: None, connections: PhantomData })
+    }
+
+    /// A server of ours, which is started.
+    pub(super) fn ours(url: String, port: Port, process: Process) -> Self {
+        let mut server = Self { url, ours: Some((port, process)), connections: PhantomData };
+        server.start();
+        server
+    }
+
+    /// The URL of its first database.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Creates a database.
+    ///
+    /// # Panics
+    /// When it cannot.
+    #[must_use]
+    pub fn database(&self) -> Database {
+        Database::create::<C>(&self.url, self.ours.is_none())
+    }
+
+    /// Where it listens.
+    ///
+    /// # Panics
+    /// When it is not a server of ours.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.ours.as_ref().expect("a server of ours").0.address()
+    }
+
+    /// Its process, while it is running.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.ours.as_ref()?.1.pid()
+    }
+}
+
+impl<C> OneProcess for DatabaseServer<C>
+where
+    C: Connection + fmt::Debug,
+    for<'c> &'c mut C: Executor<'c, Database = C::Database>,
+{
+    fn process(&mut self) -> &mut Process {
+        &mut self.ours.as_mut().expect("a server of ours").1
+    }
+
+    fn answers(&self) -> impl Fn() -> Result<(), String> + use<C> {
+        let url = self.url.clone();
+        move || answers::<C>(&url)
+    }
+}
 
 /// A fresh database. Where the server is not ours, it is removed again.
 #[derive(Debug)]

@@ -1,32 +1,24 @@
 //! MariaDB.
 
-use std::net::SocketAddr;
 use std::sync::OnceLock;
 
 use rustix::process::Signal;
 use sqlx::MySqlConnection;
 
-use super::database::{Database, answers};
+use super::database::DatabaseServer;
 use super::process::{Process, folder, prepare};
 use super::{Port, component};
-use crate::store::Server;
 
 /// A MariaDB server, 10.11.
-#[derive(Debug)]
-pub struct MariaDb {
-    url: String,
-    /// That of a server of ours.
-    ours: Option<(Port, Process)>,
-}
+pub type MariaDb = DatabaseServer<MySqlConnection>;
 
 impl MariaDb {
-    /// The server that the tests of this program share: the one at `ANARCHON_TEST_MYSQL`, which may be a MySQL, or else
+    /// The server that the tests of this program share: the one at `ANARCHON_TEST_MYSQL_URL`, which may be a MySQL, or else
     /// one of ours.
     #[must_use]
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<MariaDb>> = OnceLock::new();
-        let given = || std::env::var("ANARCHON_TEST_MYSQL").ok().map(|url| Self { url, ours: None });
-        SHARED.get_or_init(|| given().or_else(Self::own)).as_ref()
+        SHARED.get_or_init(|| Self::given("ANARCHON_TEST_MYSQL_URL").or_else(Self::own)).as_ref()
     }
 
     /// A new server, which goes when this does.
@@ -59,65 +51,6 @@ impl MariaDb {
         let process = Process::new(name, folder, &programs.join("mariadbd"), Signal::TERM, Signal::KILL);
         let process = args.into_iter().fold(process, Process::arg);
         let url = format!("mysql://root@127.0.0.1:{}/mysql", port.number);
-        let mut server = Self { url, ours: Some((port, process)) };
-        server.start();
-        Some(server)
-    }
-
-    /// The URL of its first database.
-    #[must_use]
-    pub fn url(&self) -> &str {
-        &self.url
-    }
-
-    /// Creates a database.
-    ///
-    /// # Panics
-    /// When it cannot.
-    #[must_use]
-    pub fn database(&self) -> Database {
-        Database::create::<MySqlConnection>(&self.url, self.ours.is_none())
-    }
-
-    /// Where it listens.
-    ///
-    /// # Panics
-    /// When it is not a server of ours.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.ours.as_ref().expect("a server of ours").0.address()
-    }
-
-    /// Its process, while it is running.
-    #[must_use]
-    pub fn pid(&self) -> Option<u32> {
-        self.ours.as_ref()?.1.pid()
-    }
-
-    fn process(&mut self) -> &mut Process {
-        &mut self.ours.as_mut().expect("a server of ours").1
-    }
-}
-
-impl Server for MariaDb {
-    fn start(&mut self) {
-        let url = self.url.clone();
-        self.process().start(|| answers::<MySqlConnection>(&url));
-    }
-
-    fn kill(&mut self) {
-        self.process().kill();
-    }
-
-    fn freeze(&mut self) {
-        self.process().freeze();
-    }
-
-    fn thaw(&mut self) {
-        self.process().thaw();
-    }
-
-    fn stop(&mut self) {
-        self.process().stop();
+        Some(Self::ours(url, port, process))
     }
 }

@@ -22,7 +22,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-pub use database::Database;
+pub use database::{Database, DatabaseServer};
 pub use mariadb::MariaDb;
 pub use pgbouncer::{PgBouncer, PgBouncerVersion};
 pub use postgres::{Postgres, PostgresVersion};

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use sqlx::PgConnection;
 
 use super::database::{Database, answers, through};
-use super::process::{Process, folder};
+use super::process::{OneProcess, Process, folder};
 use super::{Port, Postgres, PostgresVersion, component};
 use crate::store::Server;
 
@@ -102,25 +102,13 @@ impl PgBouncer {
     }
 }
 
-impl Server for PgBouncer {
-    fn start(&mut self) {
-        let url = through(&self.postgres, self.port.address());
-        self.process.start(|| answers::<PgConnection>(&url));
+impl OneProcess for PgBouncer {
+    fn process(&mut self) -> &mut Process {
+        &mut self.process
     }
 
-    fn kill(&mut self) {
-        self.process.kill();
-    }
-
-    fn freeze(&mut self) {
-        self.process.freeze();
-    }
-
-    fn thaw(&mut self) {
-        self.process.thaw();
-    }
-
-    fn stop(&mut self) {
-        self.process.stop();
+    fn answers(&self) -> impl Fn() -> Result<(), String> + use<> {
+        let url = through(&self.postgres, self.address());
+        move || answers::<PgConnection>(&url)
     }
 }

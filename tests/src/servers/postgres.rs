@@ -1,15 +1,13 @@
 //! PostgreSQL.
 
-use std::net::SocketAddr;
 use std::sync::OnceLock;
 
 use rustix::process::Signal;
 use sqlx::PgConnection;
 
-use super::database::{Database, answers};
+use super::database::DatabaseServer;
 use super::process::{Process, folder, prepare};
 use super::{Port, component};
-use crate::store::Server;
 
 /// A version of PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +31,7 @@ impl PostgresVersion {
 }
 
 /// A PostgreSQL server.
-#[derive(Debug)]
-pub struct Postgres {
-    url: String,
-    /// That of a server of ours.
-    ours: Option<(Port, Process)>,
-}
+pub type Postgres = DatabaseServer<PgConnection>;
 
 impl Postgres {
     /// The server that the tests of this program share: the one at `ANARCHON_TEST_POSTGRES_URL`, whatever its version, or
@@ -46,8 +39,10 @@ impl Postgres {
     #[must_use]
     pub fn shared(version: PostgresVersion) -> Option<&'static Self> {
         static GIVEN: OnceLock<Option<Postgres>> = OnceLock::new();
-        let given = || std::env::var("ANARCHON_TEST_POSTGRES_URL").ok().map(|url| Self { url, ours: None });
-        GIVEN.get_or_init(given).as_ref().or_else(|| Self::shared_of_ours(version))
+        GIVEN
+            .get_or_init(|| Self::given("ANARCHON_TEST_POSTGRES_URL"))
+            .as_ref()
+            .or_else(|| Self::shared_of_ours(version))
     }
 
     /// The server of ours that the tests of this program share.
@@ -88,65 +83,6 @@ impl Postgres {
         }
         let process = process.arg("-D").arg(data);
         let url = format!("postgres://postgres@127.0.0.1:{number}/postgres");
-        let mut server = Self { url, ours: Some((port, process)) };
-        server.start();
-        Some(server)
-    }
-
-    /// The URL of its first database.
-    #[must_use]
-    pub fn url(&self) -> &str {
-        &self.url
-    }
-
-    /// Creates a database.
-    ///
-    /// # Panics
-    /// When it cannot.
-    #[must_use]
-    pub fn database(&self) -> Database {
-        Database::create::<PgConnection>(&self.url, self.ours.is_none())
-    }
-
-    /// Where it listens.
-    ///
-    /// # Panics
-    /// When it is not a server of ours.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.ours.as_ref().expect("a server of ours").0.address()
-    }
-
-    /// Its process, while it is running.
-    #[must_use]
-    pub fn pid(&self) -> Option<u32> {
-        self.ours.as_ref()?.1.pid()
-    }
-
-    fn process(&mut self) -> &mut Process {
-        &mut self.ours.as_mut().expect("a server of ours").1
-    }
-}
-
-impl Server for Postgres {
-    fn start(&mut self) {
-        let url = self.url.clone();
-        self.process().start(|| answers::<PgConnection>(&url));
-    }
-
-    fn kill(&mut self) {
-        self.process().kill();
-    }
-
-    fn freeze(&mut self) {
-        self.process().freeze();
-    }
-
-    fn thaw(&mut self) {
-        self.process().thaw();
-    }
-
-    fn stop(&mut self) {
-        self.process().stop();
+        Some(Self::ours(url, port, process))
     }
 }

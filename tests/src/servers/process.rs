@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use crate::lab::LONG;
 use crate::node::all_threads_stopped;
+use crate::store::Server;
 
 /// Becomes the server, after it has started a guard that waits for the end of its input. The pipe ends when the test's
 /// program does, however that ends: then the guard ends the server and removes its folder. A line before the end tells
@@ -50,6 +51,38 @@ struct Running {
     child: Child,
     guard: ChildStdin,
     frozen: bool,
+}
+
+/// A server that is one process.
+pub(super) trait OneProcess: std::fmt::Debug {
+    /// Its process.
+    fn process(&mut self) -> &mut Process;
+
+    /// What tells whether it answers.
+    fn answers(&self) -> impl Fn() -> Result<(), String> + use<Self>;
+}
+
+impl<S: OneProcess> Server for S {
+    fn start(&mut self) {
+        let answers = self.answers();
+        self.process().start(answers);
+    }
+
+    fn kill(&mut self) {
+        self.process().kill();
+    }
+
+    fn freeze(&mut self) {
+        self.process().freeze();
+    }
+
+    fn thaw(&mut self) {
+        self.process().thaw();
+    }
+
+    fn stop(&mut self) {
+        self.process().stop();
+    }
 }
 
 /// A folder for a server, which belongs to the user that runs it.

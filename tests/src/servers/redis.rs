@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::{Client, Cmd, Connection, FromRedisValue};
 use rustix::process::Signal;
 
-use super::process::{Process, folder};
+use super::process::{OneProcess, Process, folder};
 use super::{Port, component};
 use crate::store::Server;
 
@@ -177,28 +177,16 @@ fn connect(url: &str) -> redis::RedisResult<Connection> {
     Ok(connection)
 }
 
-impl Server for Redis {
-    fn start(&mut self) {
+impl OneProcess for Redis {
+    fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    fn answers(&self) -> impl Fn() -> Result<(), String> + use<> {
         let url = self.url();
-        self.process.start(|| {
+        move || {
             let answers = || redis::cmd("PING").query::<String>(&mut connect(&url)?);
             answers().map(drop).map_err(|e| e.to_string())
-        });
-    }
-
-    fn kill(&mut self) {
-        self.process.kill();
-    }
-
-    fn freeze(&mut self) {
-        self.process.freeze();
-    }
-
-    fn thaw(&mut self) {
-        self.process.thaw();
-    }
-
-    fn stop(&mut self) {
-        self.process.stop();
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::process::{Process, folder};
+use super::process::{OneProcess, Process, folder};
 use super::{Port, component};
 use crate::store::Server;
 
@@ -86,25 +86,13 @@ fn http(address: SocketAddr, what: &str, body: &str) -> io::Result<String> {
     }
 }
 
-impl Server for Sqld {
-    fn start(&mut self) {
-        let address = self.port.address();
-        self.process.start(|| http(address, "GET /health", "").map(drop).map_err(|e| e.to_string()));
+impl OneProcess for Sqld {
+    fn process(&mut self) -> &mut Process {
+        &mut self.process
     }
 
-    fn kill(&mut self) {
-        self.process.kill();
-    }
-
-    fn freeze(&mut self) {
-        self.process.freeze();
-    }
-
-    fn thaw(&mut self) {
-        self.process.thaw();
-    }
-
-    fn stop(&mut self) {
-        self.process.stop();
+    fn answers(&self) -> impl Fn() -> Result<(), String> + use<> {
+        let address = self.address();
+        move || http(address, "GET /health", "").map(drop).map_err(|e| e.to_string())
     }
 }

@@ -5,12 +5,15 @@ use std::time::Duration;
 use anarchon::backend::sql::clients::LibsqlClient;
 use anarchon::backend::sql::{SqlBackend, SqlClient as _, Statement};
 use anarchon::backend::{AnyBackend, SqliteDialect};
-use anarchon::run::{Beat, ClaimOutcome, Ending, RunClaim};
+use anarchon::run::{ClaimOutcome, Ending};
 use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, LibsqlBackend, Overlap};
 use serde_json::json;
-use tests::backends::{answer, attempts, claim, finish, keeps_hostile_texts, race, several_start_at_once, won};
+use tests::backends::{attempts, claim, finish, keeps_hostile_texts, race, several_start_at_once, won};
+use tests::failures::{
+    asks_once_for_each_verb, is_won_after_a_crash, takes_half_a_batch_back, wins_once_when_it_is_cut,
+};
 use tests::servers::Sqld;
-use tests::{LONG, Proxy, Server as _};
+use tests::{LONG, Proxy};
 
 fn at(url: &str) -> LibsqlClient<SqliteDialect> {
     LibsqlClient::at(url, "", dialect())
@@ -46,14 +49,7 @@ async fn half_a_claim_is_never_committed_by_the_next() {
 async fn an_error_in_the_middle_of_a_batch_is_taken_back() {
     let Some(server) = Sqld::own() else { return };
     LibsqlBackend::new(server.url(), "").connect().await.expect("a store");
-    let client = at(&server.url());
-    let put = |key: &str| Statement::new("INSERT INTO anarchon_runs_meta (k, v) VALUES (?, 1)", vec![key.into()]);
-    let bad = vec![put("half"), Statement::new("INSERT INTO no_such_table VALUES (1)", Vec::new())];
-    assert_eq!(client.batch(bad).await.expect_err("no table").kind(), BackendErrorKind::Refused);
-    client.batch(vec![put("whole")]).await.expect("a batch");
-    let read = Statement::new("SELECT k FROM anarchon_runs_meta WHERE k <> 'format'", Vec::new());
-    let kept = client.query(read).await.expect("rows");
-    assert_eq!(kept.iter().map(|row| row.text(0).expect("a text")).collect::<Vec<_>>(), ["whole"]);
+    takes_half_a_batch_back(&at(&server.url())).await;
 }
 
 #[tokio::test]
@@ -83,19 +79,7 @@ async fn a_connection_that_is_cut_is_replaced_and_the_same_token_wins_once() {
     let proxy = Proxy::before(server.address());
     let backend = LibsqlBackend::new(format!("http://{}", proxy.address()), "");
     backend.connect().await.expect("a store");
-    for (slot, cut) in [(1, Proxy::cut_before as fn(&Proxy, u64)), (2, Proxy::cut_after)] {
-        let mut asked = claim("a", slot);
-        asked.overlap = Overlap::Allow;
-        cut(&proxy, 1);
-        let error = backend.claim(&asked).await.expect_err("it is cut");
-        assert_eq!(error.kind(), BackendErrorKind::Unknown, "{error}");
-        let again = backend.claim(&asked).await.expect("a new connection").value;
-        assert!(matches!(again, ClaimOutcome::Won { attempt: 1, .. }), "{again:?}");
-    }
-    proxy.cut();
-    let asked = claim("a", 9);
-    let beat = Beat::new(asked.key(), asked.token, LONG);
-    answer(async || backend.heartbeat(&beat).await).await;
+    wins_once_when_it_is_cut(&proxy, &backend).await;
 }
 
 #[tokio::test]
@@ -144,14 +128,7 @@ async fn what_was_won_is_won_after_a_crash_of_the_server() {
     let Some(mut server) = Sqld::own() else { return };
     let backend = LibsqlBackend::new(server.url(), "");
     backend.connect().await.expect("a store");
-    let asked = claim("a", 1);
-    let first = backend.claim(&asked).await.expect("an answer").value;
-    server.kill();
-    let error = backend.claim(&asked).await.expect_err("nobody is there");
-    assert_eq!(error.kind(), BackendErrorKind::Unknown, "{error}");
-    server.start();
-    assert_eq!(answer(async || backend.claim(&asked).await).await.value, first);
-    assert!(!won(&backend.claim(&claim("a", 1)).await.expect("an answer").value));
+    is_won_after_a_crash(&mut server, &backend).await;
 }
 
 #[test]
@@ -180,23 +157,8 @@ async fn each_verb_is_one_round_trip() {
     let proxy = Proxy::before(server.address());
     let backend = LibsqlBackend::new(format!("http://{}", proxy.address()), "");
     backend.connect().await.expect("a store");
-    backend.claim(&claim("first", 1)).await.expect("an answer");
-    let asked = claim("a", 1);
-    let mut counted = Vec::new();
-    let before = proxy.round_trips();
-    backend.claim(&asked).await.expect("an answer");
-    counted.push(proxy.round_trips() - before);
-    let many: Vec<RunClaim> = (0..64).map(|n| claim(&format!("job-{n}"), 1)).collect();
-    let before = proxy.round_trips();
-    assert!(backend.claim_many(&many).await.into_iter().all(|answer| won(&answer.expect("an answer").value)));
-    counted.push(proxy.round_trips() - before);
-    let before = proxy.round_trips();
-    backend.heartbeat(&Beat::new(asked.key(), asked.token, LONG)).await.expect("an answer");
-    counted.push(proxy.round_trips() - before);
-    let before = proxy.round_trips();
-    backend.finish(&finish(&asked, Ending::Done)).await.expect("an answer");
-    counted.push(proxy.round_trips() - before);
-    assert_eq!((counted, proxy.accepted()), (vec![1, 1, 1, 1], 1), "a claim, 64 claims, a heartbeat, a finish");
+    asks_once_for_each_verb(&proxy, &backend).await;
+    assert_eq!(proxy.accepted(), 1, "on one connection");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The libSQL backend on a real sqld, or, but for what kills it, on the server at `ANARCHON_TEST_LIBSQL`.
+//! The libSQL backend on a real sqld, or, but for what kills it, on the server at `ANARCHON_TEST_LIBSQL_URL`.
 
 #![cfg(unix)]
 #![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
@@ -24,7 +24,7 @@ enum Place {
 impl Place {
     fn new() -> Self {
         static PLACES: AtomicU32 = AtomicU32::new(0);
-        if let Ok(url) = std::env::var("ANARCHON_TEST_LIBSQL") {
+        if let Ok(url) = std::env::var("ANARCHON_TEST_LIBSQL_URL") {
             let table = format!("anarchon_{}_{}", std::process::id(), PLACES.fetch_add(1, Ordering::Relaxed));
             return Self::Tables(url, table);
         }

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use anarchon::backend::sql::clients::SqlxMySql;
-use anarchon::backend::sql::{SqlClient as _, Statement};
 use anarchon::backend::{AnyBackend, MySqlDialect};
-use anarchon::run::{Beat, ClaimOutcome, Ending, RunClaim};
+use anarchon::run::{ClaimOutcome, Ending};
 use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, MySqlBackend, Overlap};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySqlConnection, MySqlPool, Row as _};
-use tests::backends::{answer, attempts, claim, finish, keeps_hostile_texts, race, several_start_at_once, won};
+use tests::Proxy;
+use tests::backends::{answer, attempts, claim, finish, job, keeps_hostile_texts, race, several_start_at_once, won};
+use tests::failures::{
+    asks_once_for_each_verb, is_won_after_a_crash, takes_half_a_batch_back, wins_once_when_it_is_cut,
+};
 use tests::servers::MariaDb;
-use tests::{Proxy, Server as _};
 
 async fn run(connection: &mut MySqlConnection, sql: &str) {
     let done = connection.execute(sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))).await;
@@ -52,14 +54,7 @@ async fn an_error_in_the_middle_of_a_batch_is_taken_back() {
     let Some(server) = MariaDb::shared() else { return };
     let database = server.database();
     MySqlBackend::new(database.url()).connect().await.expect("a store");
-    let client = SqlxMySql::at(database.url(), MySqlDialect::new());
-    let put = |key: &str| Statement::new("INSERT INTO anarchon_runs_meta (k, v) VALUES (?, 1)", vec![key.into()]);
-    let bad = vec![put("half"), Statement::new("INSERT INTO no_such_table VALUES (1)", Vec::new())];
-    assert_eq!(client.batch(bad).await.expect_err("no table").kind(), BackendErrorKind::Refused);
-    client.batch(vec![put("whole")]).await.expect("a batch");
-    let read = Statement::new("SELECT k FROM anarchon_runs_meta WHERE k <> 'format'", Vec::new());
-    let kept = client.query(read).await.expect("rows");
-    assert_eq!(kept.iter().map(|row| row.text(0).expect("a text")).collect::<Vec<_>>(), ["whole"]);
+    takes_half_a_batch_back(&SqlxMySql::at(database.url(), MySqlDialect::new())).await;
 }
 
 #[tokio::test]
@@ -90,18 +85,7 @@ async fn a_connection_that_is_cut_is_replaced_and_the_same_token_wins_once() {
     let proxy = Proxy::before(server.address());
     let backend = MySqlBackend::new(database.url_through(proxy.address()));
     backend.connect().await.expect("a store");
-    for (slot, cut) in [(1, Proxy::cut_before as fn(&Proxy, u64)), (2, Proxy::cut_after)] {
-        let mut asked = claim("a", slot);
-        asked.overlap = Overlap::Allow;
-        cut(&proxy, 1);
-        let error = backend.claim(&asked).await.expect_err("it is cut");
-        assert_eq!(error.kind(), BackendErrorKind::Unknown, "{error}");
-        let again = backend.claim(&asked).await.expect("a new connection").value;
-        assert!(matches!(again, ClaimOutcome::Won { attempt: 1, .. }), "{again:?}");
-    }
-    proxy.cut();
-    let beat = Beat::new(claim("a", 9).key(), claim("a", 9).token, Duration::from_secs(1));
-    answer(async || backend.heartbeat(&beat).await).await;
+    wins_once_when_it_is_cut(&proxy, &backend).await;
 }
 
 #[tokio::test]
@@ -110,14 +94,7 @@ async fn what_was_won_is_won_after_a_crash_of_the_server() {
     let database = server.database();
     let backend = MySqlBackend::new(database.url());
     backend.connect().await.expect("a store");
-    let asked = claim("a", 1);
-    let first = backend.claim(&asked).await.expect("an answer").value;
-    server.kill();
-    let error = backend.claim(&asked).await.expect_err("nobody is there");
-    assert_eq!(error.kind(), BackendErrorKind::Unknown, "{error}");
-    server.start();
-    assert_eq!(answer(async || backend.claim(&asked).await).await.value, first);
-    assert!(!won(&backend.claim(&claim("a", 1)).await.expect("an answer").value));
+    is_won_after_a_crash(&mut server, &backend).await;
 }
 
 #[test]
@@ -150,26 +127,7 @@ async fn each_verb_is_one_round_trip() {
     let proxy = Proxy::before(server.address());
     let backend = MySqlBackend::new(database.url_through(proxy.address()));
     backend.connect().await.expect("a store");
-    let asked = claim("a", 1);
-    backend.claim(&asked).await.expect("an answer");
-    let many: Vec<RunClaim> = (0..64).map(|n| claim(&format!("job-{n}"), 1)).collect();
-    let beat = Beat::new(asked.key(), asked.token, Duration::from_secs(9));
-    let ending = finish(&asked, Ending::Done);
-    let next = claim("b", 1);
-    let mut counted = Vec::new();
-    let before = proxy.round_trips();
-    backend.claim(&next).await.expect("an answer");
-    counted.push(proxy.round_trips() - before);
-    let before = proxy.round_trips();
-    assert!(backend.claim_many(&many).await.into_iter().all(|answer| won(&answer.expect("an answer").value)));
-    counted.push(proxy.round_trips() - before);
-    let before = proxy.round_trips();
-    backend.heartbeat(&beat).await.expect("an answer");
-    counted.push(proxy.round_trips() - before);
-    let before = proxy.round_trips();
-    backend.finish(&ending).await.expect("an answer");
-    counted.push(proxy.round_trips() - before);
-    assert_eq!(counted, [1, 1, 1, 1], "a claim, 64 claims, a heartbeat, a finish");
+    asks_once_for_each_verb(&proxy, &backend).await;
 }
 
 #[tokio::test]
@@ -195,6 +153,24 @@ async fn the_settings_of_a_server_change_nothing() {
     std::thread::scope(|scope| {
         scope.spawn(|| race(|| MySqlBackend::new(database.url()), 30, 20));
     });
+}
+
+#[tokio::test]
+async fn a_server_that_begins_transactions_by_itself_keeps_nobody_in_the_past() {
+    let Some(server) = MariaDb::own() else { return };
+    let database = server.database();
+    let mut root = MySqlConnection::connect(database.url()).await.expect("a connection");
+    run(&mut root, "SET GLOBAL autocommit = OFF").await;
+    let (reader, writer) = (MySqlBackend::new(database.url()), MySqlBackend::new(database.url()));
+    for slot in 1..=2 {
+        // A read that leaves a transaction open would go on seeing what it saw.
+        let before = reader.history(&job("a"), 10).await.expect("a history").len();
+        let asked = claim("a", slot);
+        assert!(won(&writer.claim(&asked).await.expect("an answer").value));
+        writer.finish(&finish(&asked, Ending::Done)).await.expect("an end");
+        assert_eq!(reader.history(&job("a"), 10).await.expect("a history").len(), before + 1);
+    }
+    assert!(won(&reader.claim(&claim("a", 3)).await.expect("an answer").value), "on the connection that has read");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The MySQL backend on a real MariaDB, or on the server at `ANARCHON_TEST_MYSQL`, which may be a MySQL.
+//! The MySQL backend on a real MariaDB, or on the server at `ANARCHON_TEST_MYSQL_URL`, which may be a MySQL.
 
 #![cfg(unix)]
 #![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
@@ -6,6 +6,7 @@
 mod differential;
 mod failures;
 mod locks;
+mod plans;
 
 use anarchon::MySqlBackend;
 use anarchon::testing::conformance::{Fixture, Transactions};
@@ -47,8 +48,6 @@ impl Transactions for OwnDatabase {
     type Db = MySql;
 
     const LOCKS_ROWS: bool = true;
-    // A claim finds the unfinished runs by an index from which the transaction has taken its run.
-    const CLAIMS_PASS_LOCKED: bool = false;
 
     async fn begin(&self) -> Transaction<'static, MySql> {
         self.begun("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await

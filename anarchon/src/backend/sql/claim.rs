@@ -389,6 +389,8 @@ impl<D: SqlDialect> Sql<'_, D> {
     pub(super) fn read_answers(&self, size: usize) -> String {
         let t = self.tables;
         let manual = format!("j.c_kind IN ('{MANUAL}', '{EXCLUSIVE}')");
+        // Where nothing is in the way, an empty name, which no job has, finds nothing. NULL would too, but MariaDB looks it up
+        // in the index, and goes through all runs that have ended.
         format!(
             "SELECT j.job, j.c_do, j.c_now, r.status, r.until_ms, r.max_attempts, \
              r.attempt, r.fence, r.reason, r.slot, a.status, b.slot, b.id, b.until_ms \
@@ -397,7 +399,7 @@ impl<D: SqlDialect> Sql<'_, D> {
                AND r.slot = CASE WHEN {manual} THEN (SELECT max(z.slot) FROM {runs} z \
                  WHERE z.open_job = j.job AND z.id = j.c_token) ELSE j.c_slot END \
              LEFT JOIN {attempts} a ON a.job = j.job AND a.id = '' AND a.slot = j.c_slot AND a.token = j.c_token \
-             LEFT JOIN {runs} b ON b.open_job = CASE WHEN j.c_do IN ('overlap', 'skip overlap') THEN j.job END \
+             LEFT JOIN {runs} b ON b.open_job = CASE WHEN j.c_do IN ('overlap', 'skip overlap') THEN j.job ELSE '' END \
                AND b.status = 'running' AND b.counts = 1 AND (b.until_ms > j.c_now OR b.id = '') \
                AND NOT (b.id = '' AND b.slot = j.c_slot) \
              WHERE {staged}",

@@ -93,7 +93,9 @@ impl<D: SqlDialect> Sql<'_, D> {
         let gone = |table: &str, key: &[&str], keys: String| {
             d.delete_among(Among::new(table, key, Statement::new(keys, values.clone())))
         };
-        let lock = self.lock("o");
+        // A job that somebody has locked is in use, or is being removed. Whoever waited for it, with jobs of their own
+        // locked, might wait in a circle.
+        let lock = self.lock_free("o");
         let by_job = |column: &str| format!("SELECT f.job AS {column} FROM (SELECT o.job {old}{lock}) f");
         // Runs that are not open have ended attempts, which lead to them by their job.
         let ended = format!(
