@@ -363,6 +363,31 @@ fn a_program_is_written_in_the_order_of_its_fields() {
 }
 
 #[test]
+fn history_must_outlast_a_window_that_is_spelled_out() {
+    let program = |window: &str, ttl: &str| {
+        let fields = format!("backend: RedisBackend<Script> = {window}, history_ttl: {ttl}");
+        entry::main(fields.parse().unwrap()).to_string()
+    };
+    let by = |window: &str| format!("RedisBackend::new(url()?).strategy(redis::Script::new({window})).prefix(\"a:\")");
+    for (window, shown) in [
+        ("Duration::from_secs(600)", "`10m`"),
+        ("std::time::Duration::from_hours(1)", "`1h`"),
+        ("Duration::from_millis(600_000)", "`10m`"),
+    ] {
+        let refused = messages(&program(&by(window), "\"10m\""));
+        assert!(matches!(&refused[..], [message] if message.contains(shown)), "{window}: {refused:?}");
+        let written = program(&by(window), "\"61m\"");
+        assert_eq!(messages(&written), [""; 0]);
+        contains(&written, quote!(pub(crate) const __ANARCHON_WINDOW_MS: u64 =));
+    }
+    // Whatever else it is, only the runtime can tell.
+    for window in ["WINDOW", "Duration::from_secs(window())", "Duration::from_secs(60, 0)", "Duration::from_days(1)"] {
+        assert!(!program(&by(window), "\"1s\"").contains("WINDOW_MS"), "{window}");
+    }
+    assert!(!program(&by("Duration::from_secs(600)"), "ttl()").contains("compile_error"));
+}
+
+#[test]
 fn expressions_in_a_program_are_left_to_the_runtime() {
     let fields = quote!(lease: LEASE, timeout: Duration::ZERO, timezone: &zone()?, history_size: n(), instance_id: id);
     assert!(!entry::main(fields).to_string().contains("compile_error"));

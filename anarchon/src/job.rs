@@ -319,8 +319,9 @@ impl Job {
                 ),
             ));
         }
-        let limits = JobLimits::new(self.name.clone(), jitter, self.max_late, self.retention.ttl);
-        store.check_job(&limits).map_err(|reason| self.error("name", reason))
+        let limits = |ttl| JobLimits::new(self.name.clone(), jitter, self.max_late, ttl);
+        store.check_job(&limits(None)).map_err(|reason| self.error("name", reason))?;
+        store.check_job(&limits(self.retention.ttl)).map_err(|reason| self.error("history_ttl", reason))
     }
 
     fn check_needs(&self, state: &StateMap, store: &dyn DynStore) -> Result<(), Error> {

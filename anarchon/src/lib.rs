@@ -83,6 +83,7 @@
 //! | `mysql` | no | `MySqlBackend` |
 //! | `libsql`, `libsql-tls` | no | `LibsqlBackend`, over plain HTTP or over TLS as well |
 //! | `redis` | no | `RedisBackend`, `ValkeyBackend` |
+//! | `redis-cluster`, `redis-sentinel` | no | the same on a cluster, or on the server that sentinels name |
 //! | `testing` | no | `testing`: the conformance suite for backends, a cluster of instances in one process, a manual clock, a store that fails on demand |
 //!
 //! The oldest supported Rust is the `rust-version` of the manifest; raising it is a minor release.

@@ -36,6 +36,9 @@ pub mod fallback {
 
     /// The alias that `anarchon::main!` and `anarchon::backend!` put at the crate root shadows this one.
     pub type __AnarchonBackend = Undecided;
+
+    /// Shadowed where `anarchon::main!` is told, in a form that it can read, how long the store remembers a slot, in ms.
+    pub const __ANARCHON_WINDOW_MS: u64 = 0;
 }
 
 /// Fails to compile, at the option that the call is spanned to, when backend `B` has no leases for option `O`.
@@ -43,6 +46,15 @@ pub const fn supports<B: Supports<O>, O>() {}
 
 /// Fails to compile, at the option that the call is spanned to, when backend `B` does not trim history by age.
 pub const fn supports_history_ttl<B: SupportsHistoryTtl>() {}
+
+/// Fails to compile, at the option that the call is spanned to, when history of this age may be dropped while it still
+/// decides slots. Both are in ms.
+#[track_caller]
+pub const fn assert_outlasts_window(history_ttl: u64, window: u64) {
+    if history_ttl <= window {
+        panic!("`history_ttl` must be longer than the window of the `script` strategy: what it drops decides slots");
+    }
+}
 
 /// Fails to compile, at the argument that the call is spanned to, when a job on backend `B` cannot take an `A`.
 pub const fn taken_on<B, A: TakenOn<B>>() {}

@@ -1,10 +1,13 @@
 //! What `anarchon::main!` and `anarchon::backend!` are given.
 
+use std::time::Duration;
+
 use anarchon_schedule::{interval, zone};
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Expr, Path, Token, Type};
 
+use super::window;
 use crate::diagnostic::Errors;
 use crate::list::{self, Given, Value};
 use crate::option::{Kind, MAIN};
@@ -15,6 +18,9 @@ use crate::text;
 pub(crate) struct Program {
     pub(crate) backend: Option<Type>,
     pub(crate) connected: Option<Expr>,
+    /// How long the store remembers a slot, if that is spelled out.
+    pub(crate) window: Option<Duration>,
+    history_ttl: Option<(Span, Duration)>,
     pub(crate) calls: Vec<(Ident, Expr)>,
     pub(crate) krate: Option<Path>,
 }
@@ -39,6 +45,7 @@ impl Program {
         }
         let mut program = Self::default();
         list::parse(tokens, &MAIN, errors, |given, errors| program.take(given, errors));
+        program.outlasts_window(errors);
         Some(program)
     }
 
@@ -47,6 +54,11 @@ impl Program {
             ("crate", _) => {
                 self.krate = given.path(errors);
                 return;
+            }
+            ("history_ttl", _) => {
+                let ttl = text::text_or_expression(&given, &MAIN, errors).is_some();
+                let ttl = ttl.then(|| text::positive(&given, &MAIN, errors)).flatten();
+                self.history_ttl = ttl.map(|ttl| (given.span(), ttl));
             }
             (_, Kind::Interval | Kind::Text) => literal(&given, errors),
             (_, Kind::Count) if given.literal().is_some() => {
@@ -58,9 +70,24 @@ impl Program {
             Value::Backend(ty, value) => {
                 self.backend = Some(*ty);
                 self.connected = value.map(|value| *value);
+                self.window = self.connected.as_ref().and_then(window::spelled_out);
             }
             Value::Missing => {}
             Value::Expr(value) => self.calls.push((given.key, *value)),
+        }
+    }
+
+    fn outlasts_window(&self, errors: &mut Errors) {
+        if let (Some((span, ttl)), Some(window)) = (self.history_ttl, self.window)
+            && ttl <= window
+        {
+            errors.at(
+                span,
+                format!(
+                    "`history_ttl` must be longer than the window of the `script` strategy, `{}`: what it drops decides slots",
+                    interval::format(window)
+                ),
+            );
         }
     }
 }
@@ -69,7 +96,7 @@ impl Program {
 fn literal(given: &Given, errors: &mut Errors) {
     let Some(text) = text::text_or_expression(given, &MAIN, errors) else { return };
     match (given.option.name, given.option.kind) {
-        ("timeout" | "history_ttl", _) => {
+        ("timeout", _) => {
             text::positive(given, &MAIN, errors);
         }
         ("timezone", _) => {

@@ -1,5 +1,7 @@
 //! Writes the alias and the program out. Nothing here can fail.
 
+use std::time::Duration;
+
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned as _;
@@ -11,6 +13,18 @@ fn path(krate: &Option<Path>) -> TokenStream {
     match krate {
         Some(path) => quote!(#path),
         None => quote!(::anarchon),
+    }
+}
+
+/// What the jobs of the crate compare their `history_ttl` with.
+fn window(window: Option<Duration>, krate: &TokenStream) -> TokenStream {
+    let Some(window) = window else { return TokenStream::new() };
+    let ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
+    quote! {
+        #[doc(hidden)]
+        pub(crate) const __ANARCHON_WINDOW_MS: u64 = #ms;
+        // No job may ask for it.
+        const _: () = #krate::__private::assert_outlasts_window(u64::MAX, __ANARCHON_WINDOW_MS);
     }
 }
 
@@ -49,6 +63,7 @@ pub(crate) fn main(program: &Program) -> TokenStream {
         None => syn::parse_quote!(#krate::AnyBackend),
     };
     let alias = alias(&backend, &krate);
+    let window = window(program.window, &krate);
     let begun = match &program.connected {
         // The type of the field decides, as in a `let`.
         Some(value) => quote!({
@@ -65,6 +80,7 @@ pub(crate) fn main(program: &Program) -> TokenStream {
     });
     quote! {
         #alias
+        #window
 
         fn main() -> ::std::process::ExitCode {
             #krate::__private::run_main(async {

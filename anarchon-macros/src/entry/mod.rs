@@ -2,6 +2,7 @@
 
 mod args;
 mod expand;
+mod window;
 
 use proc_macro2::TokenStream;
 

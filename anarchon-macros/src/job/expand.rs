@@ -144,12 +144,26 @@ fn assertions(job: &Job) -> TokenStream {
         let taken = quote_spanned!(ty.span()=> taken_on::<__AnarchonBackend, #name>());
         quote_spanned!(ty.span()=> const _: () = __anarchon::#taken;)
     });
-    let asserts: Vec<TokenStream> = options.chain(arguments).collect();
+    let window = job.numbers.iter().filter_map(|(key, number)| match number {
+        Number::Ms(ttl) if key == "history_ttl" => {
+            let outlasts = quote_spanned!(key.span()=> assert_outlasts_window(#ttl, __ANARCHON_WINDOW_MS));
+            Some(quote_spanned!(key.span()=> const _: () = __anarchon::#outlasts;))
+        }
+        _ => None,
+    });
+    let outer = job.numbers.iter().any(|(key, _)| key == "history_ttl");
+    let outer = outer.then(|| {
+        quote!(
+            use __anarchon::fallback::__ANARCHON_WINDOW_MS;
+        )
+    });
+    let asserts: Vec<TokenStream> = options.chain(arguments).chain(window).collect();
     if asserts.is_empty() {
         return TokenStream::new();
     }
     quote! {
         use __anarchon::fallback::__AnarchonBackend;
+        #outer
         #(type #names = #databases;)*
         const _: () = {
             use crate::*;

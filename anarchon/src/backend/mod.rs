@@ -142,7 +142,8 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
 
-    /// Refuses a job that this store cannot run safely, by its name for one. The text continues "job `x`: …".
+    /// Refuses a job that this store cannot run safely. The text continues "`name` …"; or "`history_ttl` …", if the job
+    /// would be taken without one.
     ///
     /// # Errors
     /// The reason, in a few words.

@@ -15,6 +15,7 @@ mod postgres;
 mod process;
 mod redis;
 mod redis_cluster;
+mod redis_sentinel;
 mod sqld;
 
 use std::io::Write as _;
@@ -28,6 +29,7 @@ pub use pgbouncer::{PgBouncer, PgBouncerVersion};
 pub use postgres::{Postgres, PostgresVersion};
 pub use redis::{Redis, RedisVersion};
 pub use redis_cluster::RedisCluster;
+pub use redis_sentinel::RedisSentinel;
 pub use sqld::Sqld;
 
 /// Where a component that `tests/services` fetches is. If it is not there, that is told.

@@ -32,7 +32,7 @@ impl RedisVersion {
     /// All that there are.
     pub const ALL: [Self; 4] = [Self::Redis7, Self::Redis8, Self::Valkey8, Self::Valkey9];
 
-    const fn component(self) -> &'static str {
+    pub(super) const fn component(self) -> &'static str {
         match self {
             Self::Redis7 => "redis7",
             Self::Redis8 => "redis8",
@@ -170,7 +170,7 @@ impl Redis {
     }
 }
 
-fn connect(url: &str) -> redis::RedisResult<Connection> {
+pub(super) fn connect(url: &str) -> redis::RedisResult<Connection> {
     let patience = Duration::from_secs(10);
     let connection = Client::open(url)?.get_connection_with_timeout(patience)?;
     connection.set_read_timeout(Some(patience))?;

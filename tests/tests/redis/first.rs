@@ -6,7 +6,10 @@ use anarchon::backend::redis::{Idmp, Script, StreamId};
 use anarchon::backend::{Backend, JobLimits};
 use anarchon::option::Retention;
 use anarchon::run::{Registration, SlotClaim, SlotOutcome, Trim};
-use anarchon::{AnyClaimBackend, BackendErrorKind, ClaimBackend, InstanceId, RedisBackend, Slot, Token, ValkeyBackend};
+use anarchon::{
+    AnyClaimBackend, BackendErrorKind, ClaimBackend, Error, InstanceId, RedisBackend, Scheduler, Slot, Token,
+    ValkeyBackend,
+};
 use redis::cmd;
 use tests::servers::{Redis, RedisVersion};
 use tests::{Proxy, Server as _};
@@ -117,6 +120,25 @@ fn by_idmp_an_entry_that_was_dropped_while_it_is_remembered_is_not_won_twice() {
 }
 
 #[test]
+fn by_idmp_newer_slots_push_no_older_one_out_however_few_ids_a_producer_may_have() {
+    let Some(server) = Redis::own(RedisVersion::Redis8) else { return };
+    block_on(async {
+        let store = RedisBackend::new(server.url()).strategy(Idmp::default());
+        store.register(&[registration("one")], MONTH).await.expect("an answer");
+        server.ask::<()>(cmd("XCFGSET").arg("cron:{a}:im").arg("IDMP-MAXSIZE").arg(1));
+        let now = now(&store).await;
+        for ago in [3000, 2000, 1000] {
+            assert_eq!(outcome(&store, &claim(now - ago)).await, SlotOutcome::Won);
+        }
+        for ago in [3000, 2000, 1000] {
+            // What the script knows by itself is gone, so the server's memory decides.
+            server.ask::<()>(cmd("HDEL").arg("cron:{a}:c").arg(format!("e{}", now - ago)));
+            assert_eq!(outcome(&store, &claim(now - ago)).await, SlotOutcome::Taken, "{ago}");
+        }
+    });
+}
+
+#[test]
 fn by_idmp_a_claim_past_the_limit_wins_again_with_its_token_and_nobody_else_does() {
     let Some(server) = Redis::own(RedisVersion::Redis8) else { return };
     block_on(async {
@@ -220,6 +242,23 @@ fn by_script_history_by_age_must_outlast_the_window() {
         assert_eq!(store.check_job(&limits(ttl)).is_ok(), taken, "{ttl} s: {:?}", store.check_job(&limits(ttl)));
     }
     assert_eq!(store.memory(), Some(Duration::from_secs(600)));
+}
+
+#[test]
+fn by_script_a_job_whose_history_does_not_outlast_the_window_is_refused_when_it_is_added() {
+    let Some(server) = Redis::shared(RedisVersion::Redis8) else { return };
+    block_on(async {
+        let store = RedisBackend::new(server.database()).strategy(Script::new(Duration::from_secs(600)));
+        let scheduler = Scheduler::builder(store).start().await.expect("a scheduler");
+        let add = |ttl: &'static str| scheduler.every("a", "1h", async || ()).history_ttl(ttl).add();
+        let refused = add("10m").await.expect_err("it does not outlast the window");
+        assert!(matches!(refused, Error::JobOption { option: "history_ttl", .. }), "{refused:?}");
+        for part in ["`a`", file!(), "`history_ttl` is 10m", "`redis:script`"] {
+            assert!(refused.to_string().contains(part), "{part} is not in: {refused}");
+        }
+        add("601s").await.expect("it does");
+        scheduler.stop().await.expect("it stops");
+    });
 }
 
 #[test]

@@ -5,10 +5,12 @@
 
 mod clients;
 mod cluster;
+mod commands;
 mod conformance;
 mod faults;
 mod first;
 mod restarts;
+mod sentinel;
 mod stored;
 mod trips;
 

@@ -9,6 +9,8 @@ use futures_util::future::BoxFuture;
 use redis::aio::ConnectionLike;
 #[cfg(feature = "redis-cluster")]
 use redis::cluster::{ClusterClient, ClusterConfig};
+#[cfg(feature = "redis-sentinel")]
+use redis::sentinel::SentinelClient;
 use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisResult, Value};
 
 /// How long it is tried to connect. Nothing waits that long but the first call: others have deadlines of their own.
@@ -47,6 +49,9 @@ pub(super) enum Address {
     /// Those of a cluster's nodes.
     #[cfg(feature = "redis-cluster")]
     Cluster(Box<ClusterClient>),
+    /// Those of sentinels, which know where the server is at the time.
+    #[cfg(feature = "redis-sentinel")]
+    Sentinel(Box<tokio::sync::Mutex<SentinelClient>>),
     /// A connection of the application's.
     Given(Arc<dyn Connection>),
     /// No address at all, and why; told at start.
@@ -95,10 +100,9 @@ impl Address {
     ///
     /// How long an answer may take is the caller's business; the crate would give up after half a second.
     pub(super) async fn connect(&self) -> RedisResult<Option<Arc<dyn Connection>>> {
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(Some(CONNECT));
         match self {
             Self::Server(client) => {
-                let config =
-                    AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(Some(CONNECT));
                 let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
                 Ok(Some(Arc::new(Shared(connection))))
             }
@@ -106,6 +110,12 @@ impl Address {
             Self::Cluster(client) => {
                 let config = ClusterConfig::new().set_response_timeout(NODE).set_connection_timeout(NODE);
                 let connection = client.get_async_connection_with_config(config).await?;
+                Ok(Some(Arc::new(Shared(connection))))
+            }
+            // They are asked each time: after a failover the server is another one.
+            #[cfg(feature = "redis-sentinel")]
+            Self::Sentinel(client) => {
+                let connection = client.lock().await.get_async_connection_with_config(&config).await?;
                 Ok(Some(Arc::new(Shared(connection))))
             }
             Self::Given(_) | Self::Wrong(_) => Ok(None),
@@ -139,6 +149,8 @@ impl fmt::Debug for Address {
             Self::Server(client) => write!(f, "{}", client.get_connection_info().addr()),
             #[cfg(feature = "redis-cluster")]
             Self::Cluster(_) => f.write_str("a cluster"),
+            #[cfg(feature = "redis-sentinel")]
+            Self::Sentinel(_) => f.write_str("a server that sentinels name"),
             Self::Given(_) => f.write_str("a connection of the application"),
             Self::Wrong(why) => f.write_str(why),
         }

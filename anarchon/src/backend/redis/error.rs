@@ -43,6 +43,9 @@ fn describe(error: &RedisError) -> (BackendErrorKind, String) {
             return (Config, "the server does not accept the user name or password".to_owned());
         }
         ErrorKind::InvalidClientConfig => return (Config, format!("the connection's settings: {}", shown(error))),
+        ErrorKind::MasterNameNotFoundBySentinel => {
+            return (Busy, "the sentinels name no primary: the name is wrong, or a failover is under way".to_owned());
+        }
         ErrorKind::Parse => return (Config, "what answers there does not speak the protocol of Redis".to_owned()),
         _ if error.code().is_none() => return (Unknown, format!("the connection failed: {}", shown(error))),
         _ => {}

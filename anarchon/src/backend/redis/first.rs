@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use anarchon_schedule::interval;
+
 use super::calls::{Calls, Timeds, hex, ms};
 use super::pack::Pack;
 use super::script::{self, Verb};
@@ -87,7 +89,10 @@ impl ClaimStore {
     pub(super) fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
         match (self.decide, limits.history_ttl) {
             (Decide::Window(window), Some(ttl)) if ttl <= window => Err(format!(
-                "`history_ttl` is {ttl:?}, and the `script` strategy remembers slots for {window:?}; make it longer than that"
+                "is {}, and backend `{}` remembers slots for {}; make it longer than that",
+                interval::format(ttl),
+                self.calls.name(),
+                interval::format(window)
             )),
             _ => Ok(()),
         }

@@ -32,7 +32,7 @@ use self::link::Replicas;
 use self::strategy::Claims;
 use self::strategy::sealed::{Kept as _, Sealed as _};
 pub use self::strategy::{Idmp, Lease, Script, Strategy, StreamId, ValkeyStrategy};
-use super::{Backend, ClaimBackend, ClaimOnly, HistoryByAge, JobLimits, LeaseBackend, Leases, ServerInfo};
+use super::{AnyStrength, Backend, ClaimBackend, ClaimOnly, HistoryByAge, JobLimits, LeaseBackend, Leases, ServerInfo};
 use crate::error::{BackendError, Error};
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
@@ -43,6 +43,55 @@ use crate::slot::JobName;
 
 const DEFAULT_SERVER: &str = "redis://localhost:6379";
 const DEFAULT_PREFIX: &str = "cron:";
+
+/// What a backend passes on to its store whatever the strategy.
+macro_rules! calls_of_any_strategy {
+    () => {
+        fn history_by_age(&self) -> bool {
+            true
+        }
+
+        async fn connect(&self) -> Result<ServerInfo, BackendError> {
+            self.store.connect().await
+        }
+
+        async fn clock(&self) -> Result<Option<i64>, BackendError> {
+            self.store.calls.clock().await
+        }
+
+        async fn register(
+            &self,
+            jobs: &[Registration],
+            forget_after: Duration,
+        ) -> Result<Timed<Vec<Registered>>, BackendError> {
+            self.store.register(jobs, forget_after).await
+        }
+
+        async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {
+            self.store.claim_manual(claim).await
+        }
+
+        async fn finish(&self, finish: &Finish) -> Result<Timed<FinishOutcome>, BackendError> {
+            only(self.name(), self.store.finish_many(std::slice::from_ref(finish)).await)
+        }
+
+        async fn finish_many(&self, finishes: &[Finish]) -> Vec<Result<Timed<FinishOutcome>, BackendError>> {
+            self.store.finish_many(finishes).await
+        }
+
+        async fn history(&self, job: &JobName, limit: u32) -> Result<Vec<Record>, BackendError> {
+            self.store.history(job, limit).await
+        }
+
+        async fn trim(&self, jobs: &[Trim]) -> Result<(), BackendError> {
+            self.store.trim(jobs).await
+        }
+
+        async fn close(&self) {
+            self.store.calls.close();
+        }
+    };
+}
 
 /// Both servers have one implementation, and each a type, since not every strategy is on both.
 macro_rules! flavour {
@@ -93,6 +142,18 @@ macro_rules! flavour {
             #[must_use]
             pub fn from_cluster(client: redis::cluster::ClusterClient) -> Self {
                 Self::on(Address::Cluster(Box::new(client)))
+            }
+
+            /// The primary that the sentinels of a client name. Only their addresses, the name and the settings are used: the
+            /// backend makes connections of its own, and asks the sentinels anew whenever it needs one.
+            ///
+            /// Calls fail while a failover is under way, and are repeated. What the new primary had not received is lost, as
+            /// at [`wait_replicas`](Self::wait_replicas); and a primary that is cut off from its sentinels goes on until
+            /// it notices, so `min-replicas-to-write 1` belongs in its settings.
+            #[cfg(feature = "redis-sentinel")]
+            #[must_use]
+            pub fn from_sentinel(client: redis::sentinel::SentinelClient) -> Self {
+                Self::on(Address::Sentinel(Box::new(tokio::sync::Mutex::new(client))))
             }
 
             fn on(address: Address) -> Self {
@@ -150,12 +211,16 @@ macro_rules! flavour {
 
         #[doc = concat!("The server that `", $variable, "` names, or the one on this machine.")]
         #[diagnostic::do_not_recommend]
-        impl FromEnv for $backend<Lease> {
+        impl<S: $strategy + Default> FromEnv for $backend<S>
+        where
+            Self: AnyStrength,
+        {
             fn from_env() -> Result<Self, Error> {
-                Ok(match std::env::var($variable) {
-                    Ok(url) if !url.trim().is_empty() => Self::new(url),
-                    _ => Self::default(),
-                })
+                let found = match std::env::var($variable) {
+                    Ok(url) if !url.trim().is_empty() => $backend::<Lease>::new(url),
+                    _ => $backend::<Lease>::default(),
+                };
+                Ok(found.strategy(S::default()))
             }
         }
 
@@ -176,49 +241,7 @@ macro_rules! flavour {
                 Lease::$name
             }
 
-            fn history_by_age(&self) -> bool {
-                true
-            }
-
-            async fn connect(&self) -> Result<ServerInfo, BackendError> {
-                self.store.connect().await
-            }
-
-            async fn clock(&self) -> Result<Option<i64>, BackendError> {
-                self.store.calls.clock().await
-            }
-
-            async fn register(
-                &self,
-                jobs: &[Registration],
-                forget_after: Duration,
-            ) -> Result<Timed<Vec<Registered>>, BackendError> {
-                self.store.register(jobs, forget_after).await
-            }
-
-            async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {
-                self.store.claim_manual(claim).await
-            }
-
-            async fn finish(&self, finish: &Finish) -> Result<Timed<FinishOutcome>, BackendError> {
-                only(Lease::$name, self.store.finish_many(std::slice::from_ref(finish)).await)
-            }
-
-            async fn finish_many(&self, finishes: &[Finish]) -> Vec<Result<Timed<FinishOutcome>, BackendError>> {
-                self.store.finish_many(finishes).await
-            }
-
-            async fn history(&self, job: &JobName, limit: u32) -> Result<Vec<Record>, BackendError> {
-                self.store.history(job, limit).await
-            }
-
-            async fn trim(&self, jobs: &[Trim]) -> Result<(), BackendError> {
-                self.store.trim(jobs).await
-            }
-
-            async fn close(&self) {
-                self.store.calls.close();
-            }
+            calls_of_any_strategy!();
         }
 
         impl LeaseBackend for $backend<Lease> {
@@ -276,49 +299,7 @@ macro_rules! flavour {
                 self.store.check_job(limits)
             }
 
-            fn history_by_age(&self) -> bool {
-                true
-            }
-
-            async fn connect(&self) -> Result<ServerInfo, BackendError> {
-                self.store.connect().await
-            }
-
-            async fn clock(&self) -> Result<Option<i64>, BackendError> {
-                self.store.calls.clock().await
-            }
-
-            async fn register(
-                &self,
-                jobs: &[Registration],
-                forget_after: Duration,
-            ) -> Result<Timed<Vec<Registered>>, BackendError> {
-                self.store.register(jobs, forget_after).await
-            }
-
-            async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {
-                self.store.claim_manual(claim).await
-            }
-
-            async fn finish(&self, finish: &Finish) -> Result<Timed<FinishOutcome>, BackendError> {
-                only(S::$name, self.store.finish_many(std::slice::from_ref(finish)).await)
-            }
-
-            async fn finish_many(&self, finishes: &[Finish]) -> Vec<Result<Timed<FinishOutcome>, BackendError>> {
-                self.store.finish_many(finishes).await
-            }
-
-            async fn history(&self, job: &JobName, limit: u32) -> Result<Vec<Record>, BackendError> {
-                self.store.history(job, limit).await
-            }
-
-            async fn trim(&self, jobs: &[Trim]) -> Result<(), BackendError> {
-                self.store.trim(jobs).await
-            }
-
-            async fn close(&self) {
-                self.store.calls.close();
-            }
+            calls_of_any_strategy!();
         }
 
         impl<S: $strategy + Claims> ClaimBackend for $backend<S> {
@@ -345,6 +326,8 @@ flavour! {
     /// A backend on Redis; its type says by which strategy, [`Lease`] unless another is named.
     ///
     /// Each call is one script and one round trip, however many jobs it is about. Nothing connects before `start()`.
+    /// `anarchon::main!(RedisBackend)` takes the server that `REDIS_URL` names, and so does a type with another strategy,
+    /// such as `RedisBackend<StreamId>`, with that strategy's defaults.
     ///
     /// | option | default | meaning |
     /// |---|---|---|

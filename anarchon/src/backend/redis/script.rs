@@ -22,7 +22,7 @@ scripts! {
     lease on "lua/job.lua" {
         CLAIM = ["lua/claim.lua", "lua/each.lua"];
         MANUAL = ["lua/manual.lua", "lua/each.lua"];
-        HEARTBEAT = ["lua/heartbeat.lua", "lua/each.lua"];
+        HEARTBEAT = ["lua/heartbeat.lua"];
         FINISH = ["lua/finish.lua", "lua/each.lua"];
         RELEASE = ["lua/release.lua", "lua/each.lua"];
         ACTIVE = ["lua/active.lua"];
@@ -78,7 +78,7 @@ pub(super) struct Verb {
 
 impl Verb {
     fn new(source: &str) -> Self {
-        let text = with_constants(source);
+        let text = without_unused(&with_constants(source));
         let hash = Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }
@@ -98,6 +98,44 @@ fn with_constants(source: &str) -> String {
         text.push('\n');
     }
     text
+}
+
+/// The script without the functions that it does not call: each would be made anew in every call.
+fn without_unused(text: &str) -> String {
+    let mut parts = top_level(text);
+    loop {
+        let before = parts.len();
+        let used = |name: &str, at: usize| {
+            let others = parts.iter().enumerate().filter(|(other, _)| *other != at);
+            others.flat_map(|(_, part)| words(part)).any(|word| word == name)
+        };
+        let keeps = |(at, part): (usize, &String)| function(part).is_none_or(|name| used(name, at));
+        let kept: Vec<String> =
+            parts.iter().enumerate().filter(|each| keeps(*each)).map(|(_, part)| part.clone()).collect();
+        if kept.len() == before {
+            return kept.concat();
+        }
+        parts = kept;
+    }
+}
+
+/// A text's functions, each as one part, and the lines between them.
+fn top_level(text: &str) -> Vec<String> {
+    let mut parts: Vec<String> = Vec::new();
+    let mut open = false;
+    for line in text.split_inclusive('\n') {
+        match parts.last_mut().filter(|_| open) {
+            Some(part) => part.push_str(line),
+            None => parts.push(line.to_owned()),
+        }
+        open = line.trim_end() != "end" && (open || function(line).is_some());
+    }
+    parts
+}
+
+/// The name of the function that begins here.
+fn function(part: &str) -> Option<&str> {
+    part.strip_prefix("local function ")?.split('(').next()
 }
 
 /// The names and values of a line that has nothing but constants.
@@ -136,6 +174,17 @@ mod tests {
                       return FORMAT, MAXIMUM, a[MAX], 'R_MAX', INDEX\nend\n";
         let expected = "local INDEX = KEYS[1]\nlocal function f()\n  return '1', MAXIMUM, a[10], 'R_MAX', INDEX\nend\n";
         assert_eq!(with_constants(source), expected);
+    }
+
+    #[test]
+    fn functions_that_nothing_calls_are_left_out_and_those_that_only_they_called() {
+        let source = "local now = 1\nlocal function used()\n  if now then\n    return now\n  end\nend\n\
+                      local function deep()\n  return used()\nend\nlocal function unused()\n  return deep() + unused()\nend\n\
+                      return used()\n";
+        let expected =
+            "local now = 1\nlocal function used()\n  if now then\n    return now\n  end\nend\nreturn used()\n";
+        assert_eq!(without_unused(source), expected);
+        assert!(CLAIM.text.contains("local function close(") && !HEARTBEAT.text.contains("local function close("));
     }
 
     #[test]

@@ -87,6 +87,10 @@ impl Default for Script {
 ///
 /// That time is set when a job's stream is made, and cannot be changed afterwards without forgetting what was decided: a
 /// backend with another one is refused when its jobs are registered, with both values.
+///
+/// The server also bounds how many ids it remembers, but for each producer of ids on its own. Here each slot is its own
+/// producer, with the one id that all its claims have, so that bound is never reached, whatever it is set to, and there
+/// is no option for it: however short a job's interval is, `duration` alone says how long its slots are remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Idmp {
     pub(super) duration: Duration,

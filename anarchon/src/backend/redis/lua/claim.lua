@@ -1,16 +1,18 @@
 -- Decides claims, by the table of the chapter on leases: its rows from the top.
 
+-- The first live run; or else, if such count, the first whose runner is gone and whom nobody has taken over.
 local function blocker_of(job, id, orphans)
+  local orphan
   for _, run in ipairs(job.open) do
-    if run[ID] ~= id and run[COUNTS] and live(run) then
-      return run
+    if run[ID] ~= id and run[COUNTS] and run[STATUS] == 'running' then
+      if run[UNTIL] > now then
+        return run
+      elseif orphans and not orphan and not manual(run) then
+        orphan = run
+      end
     end
   end
-  for _, run in ipairs(orphans and job.open or {}) do
-    if run[ID] ~= id and run[COUNTS] and run[STATUS] == 'running' and not manual(run) then
-      return run
-    end
-  end
+  return orphan
 end
 
 local function overlap(blocker, recorded)
@@ -159,7 +161,8 @@ local function decide(job, claim, found, floor)
     supersede(job, slot)
   end
   local reason = kind == 'catch-up' and 'catch-up' or 'scheduled'
-  run = { id, id, 'running', 1, 0, 0, token, now + lease, false, max, retry, within, true }
+  -- With places for what `begin` says: to enlarge a table costs more than to make it.
+  run = { id, id, 'running', 1, 0, 0, token, now + lease, false, max, retry, within, true, false, false, false, false }
   begin(job, run, token, reason, instance, fence)
   insert(job, run)
   return won(run)

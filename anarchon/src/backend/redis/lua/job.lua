@@ -110,6 +110,9 @@ end
 
 -- Lua hands on some thousand arguments at once, and no more.
 local function write(command, key, list)
+  if #list <= CHUNK then
+    return call(command, key, unpack(list))
+  end
   for at = 1, #list, CHUNK do
     call(command, key, unpack(list, at, math.min(at + CHUNK - 1, #list)))
   end
@@ -131,7 +134,9 @@ local function save(job)
     touch(job)
   end
   write('HSET', job.key, job.fields)
-  write('ZADD', job.key .. ':h', job.over)
+  if #job.over > 0 then
+    write('ZADD', job.key .. ':h', job.over)
+  end
 end
 
 local function insert(job, run)

@@ -1,0 +1,6 @@
+use anarchon::ValkeyBackend;
+use anarchon::backend::redis::Idmp;
+
+fn main() {
+    let _ = ValkeyBackend::new("valkey://cache.internal:6379").strategy(Idmp::default());
+}

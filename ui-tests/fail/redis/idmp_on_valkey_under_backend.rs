@@ -1,0 +1,6 @@
+use anarchon::ValkeyBackend;
+use anarchon::backend::redis::Idmp;
+
+anarchon::backend!(ValkeyBackend<Idmp>);
+
+fn main() {}

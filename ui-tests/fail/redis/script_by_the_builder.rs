@@ -1,0 +1,16 @@
+use anarchon::backend::redis::Script;
+use anarchon::{Overlap, RedisBackend, Scheduler};
+
+async fn notify() {}
+
+fn add(scheduler: &Scheduler<RedisBackend<Script>>) {
+    let _ = scheduler
+        .every("notify", "1h", notify)
+        .overlap(Overlap::Skip)
+        .max_attempts(2)
+        .retry_failed("10s")
+        .catch_up("10m")
+        .takeover_within("1h");
+}
+
+fn main() {}

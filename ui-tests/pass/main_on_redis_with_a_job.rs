@@ -1,0 +1,21 @@
+//! A window that is spelled out, and a job that asks for it.
+#![forbid(unused)]
+
+use std::time::Duration;
+
+use anarchon::RedisBackend;
+use anarchon::backend::redis::Script;
+
+anarchon::main! {
+    backend: RedisBackend<Script> = RedisBackend::new(leave()).strategy(Script::new(Duration::from_secs(600))),
+}
+
+mod jobs {
+    #[anarchon::job(every = "1h", history_ttl = "601s")]
+    async fn notify() {}
+}
+
+/// There is no server to wait for.
+fn leave() -> &'static str {
+    std::process::exit(0)
+}
