@@ -169,7 +169,8 @@ pub(crate) fn a_handler_that_forgets_to_commit_has_failed_and_its_retry_writes(l
 /// the slot's attempts.
 fn cut(lab: &Lab, cut: fn(&Proxy, u64), attempt: u32) -> Vec<AttemptStatus> {
     let (proxy, url) = lab.store().borrow().through_a_proxy().expect("a store with a server");
-    let options = pausing("marked").set("--pause-for", "5s").set("--database", &url);
+    // Nobody else may start the run before its handler knows of the error.
+    let options = pausing("marked").set("--pause-for", "5s").set("--lease", "40s").set("--database", &url);
     let (a, b, halted) = halted(lab, "marked", &options);
     // Nothing else goes that way: the scheduler has connections of its own.
     cut(&proxy, 1);

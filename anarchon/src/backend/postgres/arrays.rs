@@ -2,19 +2,24 @@
 //!
 //! They are most of what the server has to read of a batch, so what many have in common is said once.
 
+use std::fmt::Write as _;
+
 use crate::backend::sql::Value;
 use crate::backend::sql::clients::postgres_literal;
 
 /// An array of integers.
 pub(super) fn ints(values: impl Iterator<Item = Value>) -> String {
-    let int = |value: &Value| match value {
-        Value::Int(int) => int.to_string(),
-        _ => "NULL".to_owned(),
-    };
     let values: Vec<Value> = values.collect();
     match same(&values) {
-        Some(value) => filled(&format!("'{}'::bigint", int(value)).replace("'NULL'", "NULL"), values.len()),
-        None => format!("'{}'", array(&values, |array, value| array.push_str(&int(value)))),
+        Some(Value::Int(int)) => filled(&format!("'{int}'::bigint"), values.len()),
+        Some(_) => filled("NULL::bigint", values.len()),
+        None => {
+            let array = array(&values, |array, value| match value {
+                Value::Int(int) => drop(write!(array, "{int}")),
+                _ => array.push_str("NULL"),
+            });
+            format!("'{array}'")
+        }
     }
 }
 
@@ -27,6 +32,11 @@ pub(super) fn texts<'a>(values: impl Iterator<Item = Option<&'a str>>) -> String
         return filled(&format!("'{text}'::text"), values.len());
     }
     let array = array(&values, |array, value| match value {
+        Some(text) if plain => {
+            array.push('"');
+            array.push_str(text);
+            array.push('"');
+        }
         Some(text) => {
             array.push('"');
             for c in text.chars() {
@@ -44,8 +54,9 @@ pub(super) fn texts<'a>(values: impl Iterator<Item = Option<&'a str>>) -> String
 
 /// An array of words of ours: whatever could end one is left out.
 pub(super) fn words(values: impl Iterator<Item = String>) -> String {
-    let plain: Vec<String> = values.map(|word| word.chars().filter(|c| is_plain(*c)).collect()).collect();
-    texts(plain.iter().map(|word| Some(word.as_str())))
+    let mut words: Vec<String> = values.collect();
+    words.iter_mut().for_each(|word| word.retain(is_plain));
+    texts(words.iter().map(|word| Some(word.as_str())))
 }
 
 /// What means nothing but itself in a literal, in an array and in a statement, whatever the server's settings are.

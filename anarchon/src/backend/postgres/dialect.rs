@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::arrays::{ints, texts, words};
 use super::functions::Functions;
 use crate::backend::sql::clients::postgres_literal;
-use crate::backend::sql::common::{SKIP_ID, claim_values, id_of, ident, millis};
+use crate::backend::sql::common::{SKIP_ID, claim_numbers, claim_values, id_of, ident, millis};
 use crate::backend::sql::{Column, SqlDialect, Statement, Tables, Value, Verb, create_tables};
 use crate::run::{Beat, Finish, Registration, Release, RunClaim, RunKey, Trim};
 use crate::slot::Token;
@@ -163,18 +163,17 @@ fn attempts<'a>(attempts: impl Iterator<Item = (&'a RunKey, Token)> + Clone) -> 
 fn claims_arrays(claims: &[RunClaim]) -> Vec<String> {
     let mut claims: Vec<&RunClaim> = claims.iter().collect();
     claims.sort_unstable_by(|a, b| a.job.as_str().cmp(b.job.as_str()));
-    let columns: Vec<Vec<Value>> = claims.iter().copied().map(claim_values).collect();
-    let int = |n: usize| ints(columns.iter().map(|values| values.get(n).cloned().unwrap_or(Value::Null)));
+    let numbers: Vec<[Value; 9]> = claims.iter().map(|claim| claim_numbers(claim)).collect();
     let idents: Vec<String> = claims.iter().map(|c| ident(&c.identity)).collect();
     let mut arrays = vec![
         texts(claims.iter().map(|c| Some(c.job.as_str()))),
-        int(1),
+        ints(claims.iter().map(|c| c.slot.ms().into())),
         words(claims.iter().map(|c| c.kind.as_str().to_owned())),
         words(claims.iter().map(|c| c.token.to_string())),
         texts(claims.iter().map(|c| Some(c.instance.as_str()))),
         texts(idents.iter().map(|ident| Some(ident.as_str()))),
     ];
-    arrays.extend((6..15).map(int));
+    arrays.extend((0..9).map(|n| ints(numbers.iter().map(|row| row.get(n).cloned().unwrap_or(Value::Null)))));
     arrays
 }
 
