@@ -5,6 +5,7 @@ use std::path::Path;
 
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
 
+use crate::proxy::Proxy;
 use crate::servers::{
     Database, MariaDb, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion, Redis, RedisVersion, Sqld,
 };
@@ -29,14 +30,14 @@ pub struct Store {
     url: String,
     server: Option<Box<dyn Server>>,
     /// Goes with the store.
-    _database: Option<Database>,
+    database: Option<Database>,
 }
 
 impl Store {
     /// A store at `url`, on a server that this test may kill, if there is one.
     #[must_use]
     pub fn new(url: impl Into<String>, server: Option<Box<dyn Server>>) -> Self {
-        Self { url: url.into(), server, _database: None }
+        Self { url: url.into(), server, database: None }
     }
 
     /// A new SQLite file in `directory`.
@@ -46,7 +47,7 @@ impl Store {
     }
 
     fn database(database: Database, server: Option<Box<dyn Server>>) -> Self {
-        Self { url: database.url().to_owned(), server, _database: Some(database) }
+        Self { url: database.url().to_owned(), server, database: Some(database) }
     }
 
     /// A new database on the PostgreSQL that the tests of this program share.
@@ -106,6 +107,18 @@ impl Store {
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// A proxy before its server, and the URL of the same database by way of it; `None` where the store is in a file.
+    ///
+    /// # Panics
+    /// When there is no port for it.
+    #[must_use]
+    pub fn through_a_proxy(&self) -> Option<(Proxy, String)> {
+        let database = self.database.as_ref()?;
+        let proxy = Proxy::before(database.address());
+        let url = database.url_through(proxy.address());
+        Some((proxy, url))
     }
 
     /// Whether somebody holds a lock of it for longer than a moment, so that nobody can write: a file has such locks.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use sqlx::{AssertSqlSafe, Connection, Executor};
@@ -117,6 +117,17 @@ impl Database {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where its server listens.
+    ///
+    /// # Panics
+    /// When the URL says that by a name that nobody knows.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        let address = Url::of(&self.url).address;
+        let found = address.to_socket_addrs().ok().and_then(|mut all| all.next());
+        found.unwrap_or_else(|| panic!("`{address}` is no address"))
     }
 
     /// The same, whose URL leads to another address.

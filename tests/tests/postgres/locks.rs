@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anarchon::run::{Beat, BeatOutcome, ClaimOutcome, ManualClaim, ManualOutcome, Release};
-use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, PostgresBackend, Token};
+use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, Overlap, PostgresBackend, Token};
 use sqlx::{Connection as _, Executor as _, PgConnection, Row as _};
 
 use crate::place::{POOLED_1_24, V15, V18};
@@ -136,4 +136,40 @@ async fn a_locked_run_that_could_be_taken_over_is_in_the_way_of_what_would_not_o
     manual.token = Token::random();
     let outcome = backend.claim_manual(&manual).await.expect("an answer").value;
     assert!(matches!(outcome, ManualOutcome::Won { .. }), "{outcome:?}");
+}
+
+/// One that nobody holds, and whose lease is over, would not be.
+#[tokio::test]
+async fn a_locked_run_is_in_the_way_of_the_takeover_of_another() {
+    for place in [V15, V18] {
+        let Some(database) = place.database() else { return };
+        let backend = PostgresBackend::new(database.url());
+        backend.connect().await.expect("a connection");
+        let [first, second] = [1, 2].map(|slot| {
+            let mut asked = claim("a", slot);
+            asked.overlap = Overlap::Allow;
+            asked.lease = Duration::from_millis(1);
+            asked.takeover_within = Duration::from_secs(100_000_000_000);
+            asked
+        });
+        assert!(won(&backend.claim(&first).await.expect("an answer").value));
+        assert!(won(&backend.claim(&second).await.expect("an answer").value));
+        let mut asked = rival(&second);
+        asked.overlap = Overlap::Skip;
+        let mut user = PgConnection::connect(database.url()).await.expect("a connection");
+        let mut transaction = user.begin().await.expect("a transaction");
+        transaction.execute("SELECT 1 FROM anarchon_runs WHERE slot = 1 FOR UPDATE").await.expect("a lock");
+        // Both leases are over by the store's clock.
+        transaction.execute("SELECT pg_sleep(0.01)").await.expect("a moment");
+        for answer in [backend.claim(&asked).await, backend.claim_many(&[asked.clone(), claim("b", 1)]).await.remove(0)]
+        {
+            match answer.expect("an answer").value {
+                ClaimOutcome::Overlap { blocker, recorded: false, .. } => assert_eq!(blocker, first.key(), "{place:?}"),
+                other => panic!("{place:?}: {other:?}"),
+            }
+        }
+        transaction.rollback().await.expect("a rollback");
+        let outcome = backend.claim(&asked).await.expect("an answer").value;
+        assert!(matches!(outcome, ClaimOutcome::Won { attempt: 2, .. }), "{place:?}: {outcome:?}");
+    }
 }

@@ -87,6 +87,30 @@ on_each!([libsql, mariadb, pgbouncer, postgres, redis, sqlite, valkey] {
         a_cron_line_with_seconds_and_a_zone_runs_on_all_processes_as_on_one;
 });
 
+/// Where a handler can finish its run in a transaction of its own.
+mod transactions {
+    on_each!([pgbouncer, postgres, sqlite] {
+        effects:
+            each_slot_has_one_effect_and_is_done_with_it,
+            a_process_killed_after_its_writes_has_written_nothing,
+            a_process_killed_between_mark_and_commit_has_written_nothing,
+            a_process_killed_right_after_the_commit_is_done_and_nobody_repeats_it,
+            a_process_frozen_before_it_writes_can_write_nothing_when_it_wakes_after_a_takeover,
+            a_process_frozen_with_its_transaction_open_commits_when_it_wakes_since_nobody_could_take_it_over,
+            a_commit_that_stalls_for_longer_than_the_lease_is_still_the_only_one,
+            a_handler_that_forgets_to_commit_has_failed_and_its_retry_writes;
+    });
+}
+
+/// Where that goes over a connection.
+mod connections {
+    on_each!([pgbouncer, postgres] {
+        effects:
+            a_commit_that_does_not_get_through_has_written_nothing_and_its_retry_writes,
+            a_commit_whose_answer_is_lost_is_done_and_nobody_repeats_it;
+    });
+}
+
 // A test that harms a server has one of its own.
 on_each!([own_libsql, own_mariadb, own_postgres] {
     server:

@@ -1,12 +1,12 @@
 //! PostgreSQL's way of saying things.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::arrays::{ints, texts, words};
 use super::functions::Functions;
 use crate::backend::sql::clients::postgres_literal;
-use crate::backend::sql::common::{claim_values, id_of, ident, millis};
+use crate::backend::sql::common::{SKIP_ID, claim_numbers, claim_values, id_of, ident, millis};
 use crate::backend::sql::{Column, SqlDialect, Statement, Tables, Value, Verb, create_tables};
 use crate::run::{Beat, Finish, Registration, Release, RunClaim, RunKey, Trim};
 use crate::slot::Token;
@@ -124,8 +124,9 @@ impl SqlDialect for PostgresDialect {
                 call(&f.active, vec![if jobs.is_empty() { "NULL".to_owned() } else { names }])
             }
             Verb::Create => {
-                let statements: Vec<String> =
+                let mut statements: Vec<String> =
                     create_tables(tables, self).into_iter().map(|statement| statement.sql.into_owned()).collect();
+                statements.push(skip_index(tables));
                 f.create(&statements)
             }
             Verb::Format => {
@@ -136,62 +137,16 @@ impl SqlDialect for PostgresDialect {
     }
 }
 
+/// What finds the records of skipped slots, of which most jobs have none, without a way through all of the history.
+fn skip_index(tables: &Tables) -> String {
+    format!(
+        "CREATE INDEX IF NOT EXISTS \"{}_skips\" ON {} (job, slot) WHERE id = '{SKIP_ID}'",
+        tables.base, tables.attempts
+    )
+}
+
 fn call(function: &str, arguments: Vec<String>) -> String {
     format!("SELECT * FROM {function}({})", arguments.join(", "))
-}
-
-/// An array of integers.
-fn ints(values: impl Iterator<Item = Value>) -> String {
-    let array = array(values, |array, value| match value {
-        Value::Int(int) => drop(write!(array, "{int}")),
-        _ => array.push_str("NULL"),
-    });
-    format!("'{array}'")
-}
-
-/// An array of texts. It is written as arrays are, and sent as any text is: in hexadecimal digits.
-fn texts<'a>(values: impl Iterator<Item = Option<&'a str>>) -> String {
-    let array = array(values, |array, value| match value {
-        Some(text) => {
-            array.push('"');
-            for c in text.chars() {
-                if matches!(c, '"' | '\\') {
-                    array.push('\\');
-                }
-                array.push(c);
-            }
-            array.push('"');
-        }
-        None => array.push_str("NULL"),
-    });
-    format!("{}::text[]", postgres_literal(&array.into()))
-}
-
-/// An array of words of ours: whatever could end one is left out.
-fn words(values: impl Iterator<Item = String>) -> String {
-    let array = array(values, |array, value| {
-        array.push('"');
-        array.push_str(&plain(&value));
-        array.push('"');
-    });
-    format!("'{array}'")
-}
-
-/// What a word of ours consists of.
-fn plain(word: &str) -> String {
-    word.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect()
-}
-
-fn array<T>(values: impl Iterator<Item = T>, mut write: impl FnMut(&mut String, T)) -> String {
-    let mut array = String::from("{");
-    for (n, value) in values.enumerate() {
-        if n > 0 {
-            array.push(',');
-        }
-        write(&mut array, value);
-    }
-    array.push('}');
-    array
 }
 
 /// The arrays that name attempts.
@@ -204,19 +159,21 @@ fn attempts<'a>(attempts: impl Iterator<Item = (&'a RunKey, Token)> + Clone) -> 
     ]
 }
 
+/// In the order of the jobs, in which their rows are locked.
 fn claims_arrays(claims: &[RunClaim]) -> Vec<String> {
-    let columns: Vec<Vec<Value>> = claims.iter().map(claim_values).collect();
-    let int = |n: usize| ints(columns.iter().map(|values| values.get(n).cloned().unwrap_or(Value::Null)));
+    let mut claims: Vec<&RunClaim> = claims.iter().collect();
+    claims.sort_unstable_by(|a, b| a.job.as_str().cmp(b.job.as_str()));
+    let numbers: Vec<[Value; 9]> = claims.iter().map(|claim| claim_numbers(claim)).collect();
     let idents: Vec<String> = claims.iter().map(|c| ident(&c.identity)).collect();
     let mut arrays = vec![
         texts(claims.iter().map(|c| Some(c.job.as_str()))),
-        int(1),
+        ints(claims.iter().map(|c| c.slot.ms().into())),
         words(claims.iter().map(|c| c.kind.as_str().to_owned())),
         words(claims.iter().map(|c| c.token.to_string())),
         texts(claims.iter().map(|c| Some(c.instance.as_str()))),
         texts(idents.iter().map(|ident| Some(ident.as_str()))),
     ];
-    arrays.extend((6..15).map(int));
+    arrays.extend((0..9).map(|n| ints(numbers.iter().map(|row| row.get(n).cloned().unwrap_or(Value::Null)))));
     arrays
 }
 

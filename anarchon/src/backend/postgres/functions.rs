@@ -27,8 +27,8 @@ const MAKING: i64 = 0x616e_6172_6368_6f6e;
 const PLPGSQL: &str = "LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off \
                        SET enable_material = off SET lock_timeout = '2s'";
 
-/// How the commonest claims of many are decided, without the end of its last part.
-const DECIDE: &str = include_str!("functions/decide.sql");
+/// How those of many claims are found that are lost.
+const LOST: &str = include_str!("functions/lost.sql");
 
 /// A function: its short name, its text, and how it is called by statements.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Maker<'_> {
     /// Adds a function and returns its name.
     fn make(&mut self, verb: &str, text: &str, outside: bool) -> String {
         // The one that has parameters comes first.
-        let mut text = expand(&text.replace("@decide@", DECIDE.trim()), "@closes ", |words| {
+        let mut text = expand(&text.replace("@lost@", LOST.trim()), "@closes ", |words| {
             let (r, now) = words.split_once(' ').unwrap_or((words, "0"));
             format!(
                 "({r}.until_ms <= {now} AND ({r}.id <> '' OR {r}.until_ms < {now} - {r}.within_ms \

@@ -5,6 +5,7 @@
 //! Everything is remembered up to the trim mark; what a failover loses, a floor and a growing fence make up for.
 //! PostgreSQL 9.5 or newer, also behind a pooler in transaction mode.
 
+mod arrays;
 mod client;
 mod dialect;
 #[cfg(feature = "postgres")]

@@ -48,13 +48,21 @@ pub(super) const EXCLUSIVE: &str = "exclusive";
 
 /// The values of one claim.
 pub(in crate::backend) fn claim_values(claim: &RunClaim) -> Vec<Value> {
-    vec![
+    let mut values = vec![
         claim.job.as_str().into(),
         claim.slot.ms().into(),
         claim.kind.as_str().into(),
         claim.token.to_string().into(),
         claim.instance.as_str().into(),
         super::ident(&claim.identity).into(),
+    ];
+    values.extend(claim_numbers(claim));
+    values
+}
+
+/// Those of them that are numbers and come last.
+pub(in crate::backend) fn claim_numbers(claim: &RunClaim) -> [Value; 9] {
+    [
         claim.floor.into(),
         claim.previous.map(crate::slot::Slot::ms).into(),
         millis(claim.limit).into(),

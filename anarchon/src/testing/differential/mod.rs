@@ -1,5 +1,6 @@
 //! Random sequences of every call, on the memory store and on another under one clock: every answer, every list of
-//! unfinished runs and every history is equal.
+//! unfinished runs and every history is equal. Fences only have to be as great, and to grow, which others of these tests
+//! hold a store to.
 //!
 //! The memory store decides by the rules in [`lease`](crate::lease) as they are, so this holds a store that states them
 //! again, in SQL say, to the same rules, in states that nobody thought of writing a test for. It needs a store whose

@@ -1,5 +1,6 @@
--- Many claims, each of another job. What is commonest is decided and carried out for all of them by one statement: a
--- slot that is free, of a job that does nothing else, and a slot that another has. The rest goes one by one.
+-- Many claims, each of another job, in the order of the jobs. What is commonest is carried out, or answered, for all of
+-- them by one statement: a slot that is free, of a job that does nothing else, and a slot that another has. The rest goes
+-- one by one.
 CREATE FUNCTION @name@(
   p_jobs text[], p_slots bigint[], p_kinds text[], p_tokens text[], p_instances text[], p_idents text[],
   p_floors bigint[], p_previous bigint[], p_limits bigint[], p_leases bigint[], p_skips bigint[], p_max bigint[],
@@ -12,27 +13,24 @@ CREATE FUNCTION @name@(
 DECLARE
   now_ms bigint;
   until bigint;
-  -- What was found, and done, for each claim.
+  won bigint := 0;
+  -- What each job's row says once it is locked: the fence of its next attempt, and a slot up to which none is free.
+  v_fences bigint[];
+  v_bars bigint[];
+  -- What was found, and said, for each claim that is lost.
   v_did text[];
   v_status text[];
   v_until bigint[];
   v_ended text[];
-  v_fence bigint[];
 BEGIN
   now_ms := @clock@;
   -- Where another has the first slot, it is likely to have all of them. What is lost then is answered without a lock,
   -- which would have to be written and synced.
   IF EXISTS (SELECT 1 FROM @runs@ r WHERE r.slot = p_slots[1] AND r.job = p_jobs[1] AND r.id = '') THEN
-    @decide@
-    )
-    SELECT array_agg(o.did), array_agg(o.status), array_agg(o.until_ms), array_agg(o.ended),
-      min(CASE o.did WHEN 'running' THEN least(o.until_ms, o.valid) ELSE o.valid END)
-    INTO v_did, v_status, v_until, v_ended, until FROM (SELECT * FROM d ORDER BY d.n) o WHERE NOT o.fresh;
+    @lost@;
     -- The clock is read again after the state, so that nothing is called alive that is over.
     now_ms := @clock@;
-    IF v_did <@ ARRAY['ended', 'done', 'running'] AND array_length(v_did, 1) = array_length(p_jobs, 1)
-      AND until > now_ms
-    THEN
+    IF v_did <@ ARRAY['ended', 'done', 'running'] AND until > now_ms THEN
       RETURN QUERY
         SELECT u.job, u.did, now_ms, u.status, u.until_ms, NULL::bigint, NULL::bigint, NULL::bigint, NULL::text,
           NULL::bigint, u.ended, NULL::bigint, NULL::text, NULL::bigint
@@ -40,44 +38,53 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  -- A row that is there is locked without being written.
-  INSERT INTO @jobs@ AS l (job, ident, touched)
-  SELECT c.job, '', now_ms FROM unnest(p_jobs, p_valid) c (job, valid) WHERE c.valid >= now_ms
-  ORDER BY c.job COLLATE "C"
-  ON CONFLICT (job, ident) DO UPDATE SET touched = l.touched WHERE false;
-  now_ms := @clock@;
-  @decide@
-  ), floors AS (
-    INSERT INTO @jobs@ (job, ident, touched, floor)
-    SELECT d.job, d.ident, now_ms, d.floor FROM d WHERE d.fresh AND d.did <> 'apart'
-    ON CONFLICT (job, ident) DO NOTHING
-  ), started AS (
-    INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, last_token, fence, reason, instance_id,
-      claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts)
-    SELECT d.slot, d.job, '', 'running', d.job, 1, d.token, d.token, d.fence,
-      CASE d.kind WHEN 'catch-up' THEN 'catch-up' ELSE 'scheduled' END, d.instance,
-      now_ms, now_ms + d.lease, d.max_attempts, d.retry, d.within, 1
-    FROM d WHERE d.did = 'start'
-  ), fenced AS (
-    UPDATE @jobs@ l SET fence = d.fence, touched = greatest(l.touched, now_ms)
-    FROM d WHERE d.did = 'start' AND l.job = d.job AND l.ident = d.lock
-  )
-  SELECT array_agg(o.did), array_agg(o.status), array_agg(o.until_ms), array_agg(o.ended), array_agg(o.fence)
-  INTO v_did, v_status, v_until, v_ended, v_fence FROM (SELECT * FROM d ORDER BY d.n) o;
-  RETURN QUERY
-    SELECT u.job, u.did, now_ms, u.status, u.until_ms, u.max_attempts, 1::bigint, u.fence,
-      CASE u.kind WHEN 'catch-up' THEN 'catch-up' ELSE 'scheduled' END, NULL::bigint, u.ended,
-      NULL::bigint, NULL::text, NULL::bigint
-    FROM unnest(p_jobs, p_kinds, p_max, v_did, v_status, v_until, v_ended, v_fence)
-      u (job, kind, max_attempts, did, status, until_ms, ended, fence)
-    WHERE u.did <> 'apart';
-  IF 'apart' = ANY (v_did) THEN
-    FOR n IN 1 .. array_length(p_jobs, 1) LOOP
-      IF v_did[n] = 'apart' THEN
-        RETURN QUERY SELECT * FROM @claim@(p_jobs[n], p_slots[n], p_kinds[n], p_tokens[n], p_instances[n], p_idents[n],
-          p_floors[n], p_previous[n], p_limits[n], p_leases[n], p_skips[n], p_max[n], p_retries[n], p_within[n],
-          p_valid[n]);
-      END IF;
-    END LOOP;
+
+  -- Claims that come too late leave no trace.
+  IF now_ms <= ALL (p_valid) THEN
+    -- The write is the lock, so each claim uses up a fence, a lost one too.
+    WITH l AS (
+      INSERT INTO @jobs@ AS l (job, ident, touched, fence)
+      SELECT c.job, '', now_ms, now_ms FROM unnest(p_jobs) c (job)
+      WHERE (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
+      ON CONFLICT (job, ident) DO UPDATE SET fence = greatest(l.fence + 1, now_ms),
+        touched = greatest(l.touched, now_ms)
+      RETURNING l.fence, CASE WHEN l.paused_at IS NULL THEN l.trim_mark ELSE @max@ END AS bar
+    ) SELECT array_agg(l.fence), array_agg(l.bar) INTO v_fences, v_bars FROM l;
+    now_ms := @clock@;
+    RETURN QUERY
+      INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, last_token, fence, reason, instance_id,
+        claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts)
+      SELECT c.slot, c.job, '', 'running', c.job, 1, p_tokens[c.n], p_tokens[c.n], v_fences[c.n],
+        CASE p_kinds[c.n] WHEN 'catch-up' THEN 'catch-up' ELSE 'scheduled' END, p_instances[c.n],
+        now_ms, now_ms + p_leases[c.n], p_max[c.n], p_retries[c.n], p_within[c.n], 1
+      FROM unnest(p_jobs, p_slots) WITH ORDINALITY c (job, slot, n)
+      WHERE p_kinds[c.n] <> 'takeover' AND p_valid[c.n] >= now_ms
+        AND c.slot BETWEEN now_ms - p_limits[c.n] AND now_ms AND c.slot > coalesce(v_bars[c.n], c.slot - 1)
+        AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
+        AND c.slot > (SELECT f.floor FROM @jobs@ f WHERE f.job = c.job AND f.ident = p_idents[c.n])
+        AND NOT EXISTS (SELECT 1 FROM @runs@ r WHERE r.slot = c.slot AND r.job = c.job AND r.id = '' OFFSET 0)
+        AND NOT EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = c.job OFFSET 0)
+        AND coalesce((SELECT s.last_slot FROM @attempts@ s WHERE s.job = c.job AND s.id = '@skip@'
+          AND s.slot <= c.slot ORDER BY s.slot DESC LIMIT 1) < c.slot, true)
+      RETURNING job, 'start'::text, now_ms, NULL::text, NULL::bigint, max_attempts, attempt, fence, reason,
+        NULL::bigint, NULL::text, NULL::bigint, NULL::text, NULL::bigint;
+    GET DIAGNOSTICS won = ROW_COUNT;
   END IF;
+  IF won = array_length(p_jobs, 1) THEN
+    RETURN;
+  END IF;
+
+  @lost@;
+  RETURN QUERY
+    SELECT u.job, u.did, now_ms, u.status, u.until_ms, NULL::bigint, NULL::bigint, NULL::bigint, NULL::text,
+      NULL::bigint, u.ended, NULL::bigint, NULL::text, NULL::bigint
+    FROM unnest(p_jobs, v_did, v_status, v_until, v_ended) u (job, did, status, until_ms, ended)
+    WHERE u.did NOT IN ('won', 'apart');
+  FOR n IN 1 .. array_length(p_jobs, 1) LOOP
+    IF v_did[n] = 'apart' THEN
+      RETURN QUERY SELECT * FROM @claim@(p_jobs[n], p_slots[n], p_kinds[n], p_tokens[n], p_instances[n], p_idents[n],
+        p_floors[n], p_previous[n], p_limits[n], p_leases[n], p_skips[n], p_max[n], p_retries[n], p_within[n],
+        p_valid[n]);
+    END IF;
+  END LOOP;
 END $body$

@@ -1,39 +1,46 @@
 -- Ends of attempts, each of another run. The rows are locked in one order, so that two of these calls never wait for each
--- other in a circle.
+-- other in a circle, and the clock is read once a row is locked.
 CREATE FUNCTION @name@(
   p_jobs text[], p_ids text[], p_slots bigint[], p_tokens text[], p_statuses text[], p_errors text[], p_last bigint[]
 ) RETURNS TABLE (o_n bigint, o_now bigint, o_status text, o_until bigint, o_ended text) @plpgsql@ AS $body$
+DECLARE
+  ended bigint;  -- how many were still open
 BEGIN
-  PERFORM 1 FROM unnest(p_jobs, p_ids, p_slots, p_tokens) c (job, id, slot, token)
-  JOIN @runs@ r ON r.slot = c.slot AND r.job = c.job AND r.id = c.id
-  WHERE r.token = c.token ORDER BY r.job, r.id, r.slot FOR UPDATE OF r;
-  o_now := @clock@;
   RETURN QUERY
-    WITH c AS (
-      SELECT u.*, r.token = u.token AS mine, r.status AS run_status, r.until_ms, a.status AS ended,
-        r.attempt, r.fence, r.reason, r.instance_id, r.claimed_at, r.failures, r.retry_ms,
-        u.status <> 'done' AND u.last = 0 AND r.retry_ms IS NOT NULL AND r.failures + 1 < r.max_attempts AS retries
-      FROM unnest(p_jobs, p_ids, p_slots, p_tokens, p_statuses, p_errors, p_last) WITH ORDINALITY
-        u (job, id, slot, token, status, error, last, n)
-      LEFT JOIN @runs@ r ON r.slot = u.slot AND r.job = u.job AND r.id = u.id
-      LEFT JOIN @attempts@ a ON a.job = u.job AND a.id = u.id AND a.slot = u.slot AND a.token = u.token
+    WITH k AS (
+      SELECT c.n, r.job, r.id, r.slot, r.token, r.attempt, r.fence, r.reason, r.instance_id, r.claimed_at, r.failures,
+        r.max_attempts, r.retry_ms
+      FROM unnest(p_jobs, p_ids, p_slots, p_tokens) WITH ORDINALITY c (job, id, slot, token, n)
+      JOIN @runs@ r ON r.slot = c.slot AND r.job = c.job AND r.id = c.id
+      WHERE r.token = c.token ORDER BY r.job, r.id, r.slot FOR UPDATE OF r
     ), d AS (
-      SELECT c.*, CASE WHEN c.retries THEN 'waiting' ELSE c.status END AS new_status,
-        o_now + CASE WHEN c.retries
-          THEN least(@max_wait@, c.retry_ms * (1::bigint << least(c.failures, 31)::integer)) ELSE 0 END AS new_until
-      FROM c
+      SELECT k.*, @clock@ AS at, p_statuses[k.n] AS ending,
+        p_statuses[k.n] <> 'done' AND p_last[k.n] = 0 AND k.retry_ms IS NOT NULL AND k.failures + 1 < k.max_attempts
+          AS retries
+      FROM k
     ), run AS (
-      UPDATE @runs@ r SET status = d.new_status, until_ms = d.new_until, last_ended = d.status, token = NULL,
+      UPDATE @runs@ r SET last_ended = d.ending, token = NULL,
+        status = CASE WHEN d.retries THEN 'waiting' ELSE d.ending END,
+        until_ms = d.at + CASE WHEN d.retries
+          THEN least(@max_wait@, d.retry_ms * (1::bigint << least(d.failures, 31)::integer)) ELSE 0 END,
         open_job = CASE WHEN d.retries THEN r.job END,
-        failures = r.failures + CASE WHEN d.status = 'done' THEN 0 ELSE 1 END
-      FROM d WHERE d.mine AND r.slot = d.slot AND r.job = d.job AND r.id = d.id
+        failures = r.failures + CASE WHEN d.ending = 'done' THEN 0 ELSE 1 END
+      FROM d WHERE r.slot = d.slot AND r.job = d.job AND r.id = d.id
+      RETURNING d.n - 1, d.at, r.status, r.until_ms, d.ending
     ), attempt AS (
       INSERT INTO @attempts@ (@open_attempt@, status, ended_at, error, note)
       SELECT d.job, d.id, d.slot, d.token, d.attempt, d.fence, d.reason, d.instance_id, d.claimed_at,
-        d.status, o_now, d.error, CASE d.last WHEN 1 THEN 'stopped' END
-      FROM d WHERE d.mine
+        d.ending, d.at, p_errors[d.n], CASE p_last[d.n] WHEN 1 THEN 'stopped' END
+      FROM d
     )
-    SELECT d.n - 1, o_now, CASE WHEN d.mine THEN d.new_status ELSE d.run_status END,
-      CASE WHEN d.mine THEN d.new_until ELSE d.until_ms END, CASE WHEN d.mine THEN d.status ELSE d.ended END
-    FROM d;
+    SELECT * FROM run;
+  GET DIAGNOSTICS ended = ROW_COUNT;
+  -- The others are told what has become of them, of which this statement sees the latest; all, as that is the same.
+  IF ended < array_length(p_jobs, 1) THEN
+    RETURN QUERY
+      SELECT c.n - 1, @clock@, r.status, r.until_ms, a.status
+      FROM unnest(p_jobs, p_ids, p_slots, p_tokens) WITH ORDINALITY c (job, id, slot, token, n)
+      LEFT JOIN @runs@ r ON r.slot = c.slot AND r.job = c.job AND r.id = c.id
+      LEFT JOIN @attempts@ a ON a.job = c.job AND a.id = c.id AND a.slot = c.slot AND a.token = c.token;
+  END IF;
 END $body$
