@@ -116,6 +116,8 @@ pub use anarchon_schedule::{Dialect, ParseError, Schedule, interval};
 pub use backend::LibsqlBackend;
 #[cfg(feature = "mysql")]
 pub use backend::MySqlBackend;
+#[cfg(feature = "nats")]
+pub use backend::NatsKvBackend;
 #[cfg(feature = "_postgres")]
 pub use backend::PostgresBackend;
 #[cfg(feature = "sqlite")]

@@ -10,6 +10,7 @@
 
 mod database;
 mod mariadb;
+mod nats;
 mod pgbouncer;
 mod postgres;
 mod process;
@@ -24,6 +25,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 pub use database::Database;
 pub use mariadb::MariaDb;
+pub use nats::{Nats, NatsVersion};
 pub use pgbouncer::{PgBouncer, PgBouncerVersion};
 pub use postgres::{Postgres, PostgresVersion};
 pub use redis::{Redis, RedisVersion};

@@ -1,9 +1,15 @@
-//! What the memory store keeps of one job, and the steps on it. Each step runs under the store's mutex.
+//! What is kept of one job by stores that decide in Rust, and the steps on it. A step is given the state as it is and the
+//! store's time; that nobody else steps in between is the store's business: a mutex, or a compare-and-set.
+
+#[cfg(feature = "nats")]
+mod stored;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "nats")]
+pub(super) use self::stored::{Fault, Stored};
 use crate::clock::to_ms;
 use crate::lease::{self, Decision, Facts, StoredRun};
 use crate::option::Overlap;
@@ -39,7 +45,7 @@ fn id(key: &RunKey) -> RunId {
 }
 
 /// The runs of one job, sorted by slot. New ones come last, so a vector is quicker and smaller than a tree.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Runs {
     all: Vec<StoredRun>,
     /// So many of the first runs are finished, and stay so: who looks for others need not look at them.
@@ -100,7 +106,7 @@ impl Runs {
 }
 
 /// What history shows of an attempt, without what all attempts of a job have alike.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Attempt {
     run: RunId,
     number: u32,
@@ -147,7 +153,7 @@ impl Attempt {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct JobState {
     runs: Runs,
     /// In the order of their claims.
@@ -466,11 +472,7 @@ impl JobState {
             .map(|run| id(&run.key))
             .collect();
         for run in gone {
-            self.runs.remove(run);
-            self.attempts.retain(|attempt| attempt.run != run);
-            if let (slot, None) = run {
-                self.trim_mark = self.trim_mark.max(Some(slot.ms()));
-            }
+            self.remove(run);
         }
         let mut lasts: Vec<Slot> = self.skips.values().map(|s| s.last).collect();
         lasts.sort_unstable_by(|a, b| b.cmp(a));
@@ -488,6 +490,15 @@ impl JobState {
             if let Some(skip) = self.skips.remove(&first) {
                 self.trim_mark = self.trim_mark.max(Some(skip.last.ms()));
             }
+        }
+    }
+
+    /// Forgets a run that has ended, and remembers that its slot was decided.
+    fn remove(&mut self, run: RunId) {
+        self.runs.remove(run);
+        self.attempts.retain(|attempt| attempt.run != run);
+        if let (slot, None) = run {
+            self.trim_mark = self.trim_mark.max(Some(slot.ms()));
         }
     }
 }
