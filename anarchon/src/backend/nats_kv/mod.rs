@@ -212,7 +212,8 @@ impl Backend for NatsKvBackend {
         }
         let now = self.store.now().await?;
         if self.store.sweeps(SWEEP_EVERY.min(forget_after), now) {
-            self.store.forget(forget_after, now).await?;
+            let registered = jobs.iter().map(|registration| &registration.job).collect();
+            self.store.forget(forget_after, now, &registered).await?;
         }
         Ok(Timed::at(registered, now))
     }

@@ -11,7 +11,7 @@
 //! run gone, is answered only after the state was written once more: a claim of that attempt that is still on its way finds
 //! another number, and a leader that was deposed unawares cannot write.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -339,13 +339,18 @@ impl Store {
         Ok(subjects.iter().filter_map(|subject| key::read(subject.strip_prefix(&prefix)?)).collect())
     }
 
-    /// Drops the jobs that no instance has had registered for so long.
-    pub(super) async fn forget(&self, after: Duration, now: i64) -> Result<(), BackendError> {
-        for jobs in self.jobs().await?.chunks(AT_ONCE) {
-            join_all(jobs.iter().map(|job| self.forget_one(job, after, now)))
-                .await
-                .into_iter()
-                .collect::<Result<(), _>>()?;
+    /// Drops the jobs that no instance has had registered for so long; not those that are registered now.
+    pub(super) async fn forget(
+        &self,
+        after: Duration,
+        now: i64,
+        registered: &HashSet<&JobName>,
+    ) -> Result<(), BackendError> {
+        let mut others = self.jobs().await?;
+        others.retain(|job| !registered.contains(job));
+        for jobs in others.chunks(AT_ONCE) {
+            let forgotten = join_all(jobs.iter().map(|job| self.forget_one(job, after, now))).await;
+            forgotten.into_iter().collect::<Result<(), _>>()?;
         }
         Ok(())
     }
