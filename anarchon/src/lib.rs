@@ -116,8 +116,6 @@ pub use anarchon_schedule::{Dialect, ParseError, Schedule, interval};
 pub use backend::LibsqlBackend;
 #[cfg(feature = "mysql")]
 pub use backend::MySqlBackend;
-#[cfg(feature = "nats")]
-pub use backend::NatsKvBackend;
 #[cfg(feature = "_postgres")]
 pub use backend::PostgresBackend;
 #[cfg(feature = "sqlite")]
@@ -128,6 +126,8 @@ pub use backend::{
     AnyBackend, AnyClaimBackend, Backend, ClaimBackend, ClaimOnlyMemoryBackend, HistoryByAge, LeaseBackend,
     MemoryBackend,
 };
+#[cfg(feature = "nats")]
+pub use backend::{NatsBackend, NatsKvBackend};
 #[cfg(feature = "redis")]
 pub use backend::{RedisBackend, ValkeyBackend};
 pub use clock::{Clock, SystemClock};

@@ -14,6 +14,8 @@ mod memory_claim_only;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "nats")]
+mod nats;
+#[cfg(feature = "nats")]
 mod nats_kv;
 #[cfg(feature = "_postgres")]
 mod postgres;
@@ -41,6 +43,8 @@ pub use memory::MemoryBackend;
 pub use memory_claim_only::ClaimOnlyMemoryBackend;
 #[cfg(feature = "mysql")]
 pub use mysql::{MySqlBackend, MySqlDialect};
+#[cfg(feature = "nats")]
+pub use nats::NatsBackend;
 #[cfg(feature = "nats")]
 pub use nats_kv::NatsKvBackend;
 #[cfg(feature = "_postgres")]

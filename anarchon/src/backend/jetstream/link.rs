@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use super::address::credentials;
 use super::{Address, Failure};
+use crate::backend::ServerInfo;
 use crate::error::{BackendError, BackendErrorKind};
 
 /// How long an answer is waited for before it is looked at what became of the request.
@@ -28,6 +29,9 @@ const PING: Duration = Duration::from_secs(2);
 
 /// The longest pause between two tries to connect.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// The oldest server that is known to do what is needed.
+const OLDEST: (u32, u32) = (2, 9);
 
 /// What publishes under a condition are headed with.
 const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
@@ -49,8 +53,6 @@ pub(in crate::backend) struct Link {
 pub(in crate::backend) struct Message {
     /// Its number in the stream.
     pub(in crate::backend) sequence: u64,
-    /// Its headers.
-    pub(in crate::backend) headers: HeaderMap,
     /// Its content.
     pub(in crate::backend) payload: Vec<u8>,
     /// When it was stored, in ms of the server's clock.
@@ -60,8 +62,6 @@ pub(in crate::backend) struct Message {
 /// What a publish is answered.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::backend) struct Ack {
-    /// The number of the message.
-    pub(in crate::backend) sequence: u64,
     /// Whether there was one of this id before.
     pub(in crate::backend) duplicate: bool,
 }
@@ -117,6 +117,34 @@ impl Link {
         let client = options.connect(servers.as_slice()).await.map_err(|error| Failure::to_connect(&error))?;
         *self.own.lock().unwrap_or_else(PoisonError::into_inner) = Some(client.clone());
         Ok(client)
+    }
+
+    /// Connects, and sees what kind of server there is.
+    pub(in crate::backend) async fn hello(&self) -> Result<ServerInfo, BackendError> {
+        let client = self.client().await.map_err(|failure| self.sort(&failure))?;
+        let version = client.server_info().version;
+        let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+        let (oldest, this): ((u32, u32), _) = (OLDEST, (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)));
+        if this < oldest {
+            let why = format!("NATS {version} is too old: it must be {}.{} or newer", oldest.0, oldest.1);
+            return Err(self.error(BackendErrorKind::Config, why));
+        }
+        match self.ask("INFO".to_owned(), &Value::Null).await {
+            Err(Failure::Nobody) => {
+                let why = "JetStream is not enabled on the server, or not for this account";
+                return Err(self.error(BackendErrorKind::Config, why));
+            }
+            other => other.map_err(|failure| self.sort(&failure))?,
+        };
+        let mut info = ServerInfo::new(format!("NATS {version}"));
+        if matches!(self.address, Address::Given(_)) {
+            info.warnings.push(
+                "the connection of the application is used itself: calls to the store wait behind its messages, and depend \
+                 on the runtime that it was made on; give the servers' addresses instead"
+                    .to_owned(),
+            );
+        }
+        Ok(info)
     }
 
     fn usual_options(&self) -> ConnectOptions {
@@ -198,20 +226,15 @@ impl Link {
             headers.insert(EXPECTED, expected.to_string().as_str());
         }
         let answer = self.request(subject, headers, payload).await?;
-        let sequence = answer.get("seq").and_then(Value::as_u64);
-        let sequence = sequence.ok_or_else(|| Failure::Strange("a receipt without a number".to_owned()))?;
-        let duplicate = answer.get("duplicate").and_then(Value::as_bool).unwrap_or(false);
-        Ok(Ack { sequence, duplicate })
+        if answer.get("seq").and_then(Value::as_u64).is_none() {
+            return Err(Failure::Strange("a receipt without a number".to_owned()));
+        }
+        Ok(Ack { duplicate: answer.get("duplicate").and_then(Value::as_bool).unwrap_or(false) })
     }
 
     /// The latest message of a subject, as the stream's leader has it: a follower might not have received it yet.
     pub(in crate::backend) async fn latest(&self, stream: &str, subject: &str) -> Result<Option<Message>, Failure> {
         self.message(stream, &json!({ "last_by_subj": subject })).await
-    }
-
-    /// The message of this number.
-    pub(in crate::backend) async fn numbered(&self, stream: &str, number: u64) -> Result<Option<Message>, Failure> {
-        self.message(stream, &json!({ "seq": number })).await
     }
 
     async fn message(&self, stream: &str, which: &Value) -> Result<Option<Message>, Failure> {
@@ -231,7 +254,7 @@ fn message_of(message: Value) -> Result<Message, Failure> {
     let raw: RawMessage = serde_json::from_value(message).map_err(|error| Failure::Strange(error.to_string()))?;
     let read = StreamMessage::try_from(raw).map_err(|error| Failure::Strange(error.to_string()))?;
     let at = at.ok_or_else(|| Failure::Strange("a message without a time".to_owned()))?;
-    Ok(Message { sequence: read.sequence, headers: read.headers, payload: read.payload.to_vec(), at })
+    Ok(Message { sequence: read.sequence, payload: read.payload.to_vec(), at })
 }
 
 /// A time of the server's, in ms.

@@ -1,5 +1,6 @@
 //! The stream: made when it is not there, and held to its settings when it is.
 
+use async_nats::HeaderMap;
 use serde_json::{Value, json};
 
 use super::Failure;
@@ -59,8 +60,8 @@ impl Setting {
     }
 }
 
-/// Makes the stream, or sees that the one that is there will do.
-pub(in crate::backend) async fn ensure(link: &Link, stream: &str, settings: &[Setting]) -> Result<(), BackendError> {
+/// Makes the stream, or sees that the one that is there will do. Tells its configuration.
+pub(in crate::backend) async fn ensure(link: &Link, stream: &str, settings: &[Setting]) -> Result<Value, BackendError> {
     let stored = match link.ask(format!("STREAM.INFO.{stream}"), &Value::Null).await {
         Ok(info) => info,
         Err(failure) if failure.is_no_stream() => match make(link, stream, settings).await {
@@ -101,7 +102,7 @@ pub(in crate::backend) async fn ensure(link: &Link, stream: &str, settings: &[Se
         let updated = link.ask(format!("STREAM.UPDATE.{stream}"), &config).await;
         updated.map_err(|failure| link.sort(&failure))?;
     }
-    Ok(())
+    Ok(config)
 }
 
 async fn make(link: &Link, stream: &str, settings: &[Setting]) -> Result<Value, Failure> {
@@ -113,10 +114,20 @@ async fn make(link: &Link, stream: &str, settings: &[Setting]) -> Result<Value, 
 }
 
 impl Link {
-    /// The clock of the stream's leader, in ms; `None` from servers before 2.10, which do not tell it.
-    pub(in crate::backend) async fn told_time(&self, stream: &str) -> Result<Option<i64>, Failure> {
+    /// The clock of the stream's leader, in ms, read after this was called.
+    ///
+    /// Servers before 2.10 do not tell it, but stamp what they store: something is stored under `stamped`, and its stamp, or a
+    /// later one, is read.
+    pub(in crate::backend) async fn time(&self, stream: &str, stamped: &str) -> Result<i64, Failure> {
         let info = self.ask(format!("STREAM.INFO.{stream}"), &Value::Null).await?;
-        Ok(time(info.get("ts")))
+        if let Some(now) = time(info.get("ts")) {
+            return Ok(now);
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert("Nats-Rollup", "sub"); // only the latest is kept
+        self.publish(stamped.to_owned(), headers, Vec::new(), None).await?;
+        let stamp = self.latest(stream, stamped).await?;
+        stamp.map(|stamp| stamp.at).ok_or_else(|| Failure::Strange("what was stored is not there".to_owned()))
     }
 
     /// The subjects of the stream that match, in no order.

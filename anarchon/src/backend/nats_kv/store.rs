@@ -42,9 +42,6 @@ const TOUCH_EVERY: Duration = Duration::from_secs(60);
 /// What the servers must leave of a message for its headers.
 const HEADERS: usize = 1024;
 
-/// The oldest server that is known to do what is needed.
-const OLDEST: (u32, u32) = (2, 9);
-
 /// A bucket, and the way there.
 #[derive(Debug)]
 pub(super) struct Store {
@@ -94,29 +91,14 @@ impl Store {
         if let Some(why) = key::wrong_bucket(&self.bucket) {
             return Err(self.link.error(BackendErrorKind::Config, why));
         }
-        let client = self.link.client().await.map_err(|failure| self.link.sort(&failure))?;
-        let server = client.server_info();
-        let mut numbers = server.version.split('.').map(|number| number.parse().unwrap_or(0));
-        let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        if version < OLDEST {
-            let why = format!("NATS {} is too old: it must be {}.{} or newer", server.version, OLDEST.0, OLDEST.1);
-            return Err(self.link.error(BackendErrorKind::Config, why));
-        }
+        let info = self.link.hello().await?;
         self.make_bucket().await?;
-        let mut info = ServerInfo::new(format!("NATS {}", server.version));
-        if matches!(self.link.address(), Address::Given(_)) {
-            info.warnings.push(
-                "the connection of the application is used itself: leases wait behind its messages, and depend on the \
-                 runtime that it was made on; give the servers' addresses instead"
-                    .to_owned(),
-            );
-        }
         Ok(info)
     }
 
     async fn make_bucket(&self) -> Result<(), BackendError> {
         let settings = [
-            Setting::initial("subjects", json!([format!("$KV.{}.>", self.bucket)])),
+            Setting::fixed("subjects", json!([format!("$KV.{}.>", self.bucket)])),
             Setting::fixed("storage", json!("file")),
             Setting::fixed("retention", json!("limits")),
             Setting::fixed("max_age", json!(0)),
@@ -131,7 +113,7 @@ impl Store {
             Setting::initial("allow_direct", json!(true)),
             replicas(self.replicas),
         ];
-        ensure(&self.link, &self.stream(), &settings).await
+        ensure(&self.link, &self.stream(), &settings).await.map(drop)
     }
 
     /// The broker's time, read now.
@@ -149,16 +131,8 @@ impl Store {
         }
     }
 
-    /// Servers that do not tell their time stamp what they store: something is stored, and its stamp, or a later one, read.
     async fn told_or_stamped(&self) -> Result<i64, Failure> {
-        let stream = self.stream();
-        if let Some(now) = self.link.told_time(&stream).await? {
-            return Ok(now);
-        }
-        let subject = format!("$KV.{}.{}", self.bucket, key::CLOCK);
-        self.link.publish(subject.clone(), HeaderMap::new(), Vec::new(), None).await?;
-        let stamp = self.link.latest(&stream, &subject).await?;
-        stamp.map(|stamp| stamp.at).ok_or_else(|| Failure::Strange("what was stored is not there".to_owned()))
+        self.link.time(&self.stream(), &format!("$KV.{}.{}", self.bucket, key::CLOCK)).await
     }
 
     fn clock(&self) -> Clock<'_> {
