@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 pub use database::Database;
 pub use mariadb::MariaDb;
-pub use nats::{Nats, NatsVersion};
+pub use nats::{Nats, NatsCluster, NatsVersion};
 pub use pgbouncer::{PgBouncer, PgBouncerVersion};
 pub use postgres::{Postgres, PostgresVersion};
 pub use redis::{Redis, RedisVersion};

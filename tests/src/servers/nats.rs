@@ -1,14 +1,18 @@
 //! NATS with JetStream.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
 
+use async_nats::client::RequestErrorKind;
+use async_nats::{ConnectErrorKind, ConnectOptions};
 use rustix::process::Signal;
 
 use super::process::{Process, folder};
 use super::{Port, block_on, component};
+use crate::lab::LONG;
 use crate::store::Server;
 
 /// A server's version.
@@ -44,6 +48,8 @@ impl NatsVersion {
 pub struct Nats {
     port: Port,
     process: Process,
+    /// Of a cluster, which answers once it has a leader.
+    clustered: bool,
     next: AtomicU16,
 }
 
@@ -72,15 +78,44 @@ impl Nats {
     /// When it does not start, or is not there and `CI` is set.
     #[must_use]
     pub fn start_with(version: NatsVersion, settings: &str) -> Option<Self> {
+        Self::start_in(version, |folder| format!("server_name: n1\n{settings}\n{}", jetstream(folder)))
+    }
+
+    /// A new server that only passes messages on.
+    ///
+    /// # Panics
+    /// When it does not start, or is not there and `CI` is set.
+    #[must_use]
+    pub fn without_jetstream(version: NatsVersion) -> Option<Self> {
+        Self::start_in(version, |_| String::new())
+    }
+
+    fn start_in(version: NatsVersion, settings: impl FnOnce(&Path) -> String) -> Option<Self> {
         let name = version.component();
         let program = component(name)?;
         let (folder, port) = (folder(name), Port::reserve());
-        let settings = format!("server_name: n1\n{settings}\n");
-        let config = configure(folder.path(), port.number, &settings);
+        let config = configure(folder.path(), port.number, &settings(folder.path()));
         let process = Process::new(name, folder, &program, Signal::TERM, Signal::KILL).arg("-c").arg(config);
-        let mut server = Self { port, process, next: AtomicU16::new(1) };
+        let mut server = Self { port, process, clustered: false, next: AtomicU16::new(1) };
         server.start();
         Some(server)
+    }
+
+    /// The number-th server of a cluster whose servers hear each other at these ports; it is not started.
+    fn of_cluster(version: NatsVersion, number: usize, routes: &[Port]) -> Option<Self> {
+        let name = version.component();
+        let program = component(name)?;
+        let (folder, port) = (folder(name), Port::reserve());
+        let all: Vec<String> = routes.iter().map(|route| format!("\"nats://{}\"", route.address())).collect();
+        let listens = routes[number].address();
+        let settings = format!(
+            "server_name: n{number}\ncluster {{ name: c, listen: \"{listens}\", routes: [{}] }}\n{}",
+            all.join(", "),
+            jetstream(folder.path())
+        );
+        let config = configure(folder.path(), port.number, &settings);
+        let process = Process::new(name, folder, &program, Signal::TERM, Signal::KILL).arg("-c").arg(config);
+        Some(Self { port, process, clustered: true, next: AtomicU16::new(1) })
     }
 
     /// Its URL.
@@ -114,32 +149,42 @@ impl Nats {
     }
 }
 
-/// Writes a server's configuration into its folder, and says where.
-pub(super) fn configure(folder: &Path, port: u16, more: &str) -> std::path::PathBuf {
+/// The setting that turns JetStream on.
+fn jetstream(folder: &Path) -> String {
     let store = folder.join("js").display().to_string();
-    let text = format!(
-        "listen: \"127.0.0.1:{port}\"\n{more}\njetstream {{ store_dir: \"{store}\", max_memory_store: 64MB, \
-         max_file_store: 1GB }}\n"
-    );
+    format!("jetstream {{ store_dir: \"{store}\", max_memory_store: 64MB, max_file_store: 1GB }}\n")
+}
+
+/// Writes a server's configuration into its folder, and says where.
+fn configure(folder: &Path, port: u16, more: &str) -> PathBuf {
     let path = folder.join("nats.conf");
-    std::fs::write(&path, text).expect("a configuration");
+    std::fs::write(&path, format!("listen: \"127.0.0.1:{port}\"\n{more}\n")).expect("a configuration");
     path
 }
 
-/// Whether JetStream answers there.
-pub(super) fn answers(url: &str) -> Result<(), String> {
+/// Whether somebody answers there: with JetStream, if it is on, and be it that nobody is let in without a password.
+fn answers(url: &str, clustered: bool) -> Result<(), String> {
     block_on(async {
-        let patience = std::time::Duration::from_millis(500);
-        let options = async_nats::ConnectOptions::new().connection_timeout(patience).request_timeout(Some(patience));
-        let client = options.connect(url).await.map_err(|e| e.to_string())?;
-        client.request("$JS.API.INFO", "".into()).await.map(drop).map_err(|e| e.to_string())
+        let patience = Duration::from_millis(500);
+        let options = ConnectOptions::new().connection_timeout(patience).request_timeout(Some(patience));
+        let client = match options.connect(url).await {
+            Err(error) if error.kind() == ConnectErrorKind::AuthorizationViolation => return Ok(()),
+            other => other.map_err(|error| error.to_string())?,
+        };
+        if clustered {
+            return Ok(());
+        }
+        match client.request("$JS.API.INFO", "".into()).await {
+            Err(error) if error.kind() == RequestErrorKind::NoResponders => Ok(()),
+            other => other.map(drop).map_err(|error| error.to_string()),
+        }
     })
 }
 
 impl Server for Nats {
     fn start(&mut self) {
-        let url = self.url();
-        self.process.start(|| answers(&url));
+        let (url, clustered) = (self.url(), self.clustered);
+        self.process.start(|| answers(&url, clustered));
     }
 
     fn kill(&mut self) {
@@ -156,5 +201,48 @@ impl Server for Nats {
 
     fn stop(&mut self) {
         self.process.stop();
+    }
+}
+
+/// Three servers that keep everything together.
+#[derive(Debug)]
+pub struct NatsCluster {
+    nodes: Vec<Nats>,
+    _routes: Vec<Port>,
+}
+
+impl NatsCluster {
+    /// A new cluster, which goes when this does.
+    ///
+    /// # Panics
+    /// When it does not come up, or its program is not there and `CI` is set.
+    #[must_use]
+    pub fn own(version: NatsVersion) -> Option<Self> {
+        let routes: Vec<Port> = (0..3).map(|_| Port::reserve()).collect();
+        let mut nodes = Vec::new();
+        for number in 0..routes.len() {
+            nodes.push(Nats::of_cluster(version, number, &routes)?);
+        }
+        nodes.iter_mut().for_each(Server::start);
+        let since = Instant::now();
+        while let Err(error) = answers(&nodes[0].url(), false) {
+            assert!(since.elapsed() < LONG, "not within {LONG:?}: a leader: {error}");
+        }
+        Some(Self { nodes, _routes: routes })
+    }
+
+    /// The URLs of all servers.
+    #[must_use]
+    pub fn urls(&self) -> String {
+        self.nodes.iter().map(Nats::url).collect::<Vec<_>>().join(",")
+    }
+
+    /// A server: that of this name, as JetStream tells it.
+    ///
+    /// # Panics
+    /// When none has the name.
+    pub fn named(&mut self, name: &str) -> &mut Nats {
+        let number: usize = name.strip_prefix('n').and_then(|number| number.parse().ok()).expect("a server's name");
+        &mut self.nodes[number]
     }
 }

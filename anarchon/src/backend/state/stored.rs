@@ -373,3 +373,118 @@ impl<'a> Reader<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease;
+    use crate::option::{Overlap, Retention};
+    use crate::run::{ClaimOutcome, Ending, Finish, ManualClaim, Registration, Release, RunClaim};
+
+    fn instance(id: &str) -> InstanceId {
+        InstanceId::new(id).unwrap()
+    }
+
+    /// A state in which everything that can be kept is.
+    fn full(job: &JobName) -> JobState {
+        let mut state = JobState::new(1);
+        for (identity, who) in [("every 1s", "one"), ("every 2s, \u{1f980}", "two")] {
+            state.register(&Registration::new(job.clone(), identity, "2026a", instance(who)), 100);
+        }
+        let claim = |slot: i64, who: &str| RunClaim {
+            identity: "every 3s".into(),
+            overlap: Overlap::Allow,
+            retry_failed: Some(Duration::from_secs(5)),
+            ..RunClaim::new(job.clone(), Slot::from_ms(slot), Token::random(), instance(who))
+        };
+        let endings = [Ending::Done, Ending::Failed("no: \u{0}".to_owned()), Ending::TimedOut(String::new())];
+        for (slot, ending) in (1000..).zip(endings) {
+            let claim = claim(slot, "one");
+            assert!(matches!(state.claim(&claim, 2000), ClaimOutcome::Won { .. }));
+            state.finish(&Finish::new(claim.key(), claim.token, ending, instance("one"), 0), 2001);
+        }
+        for (slot, returned) in [(1010, false), (1011, true)] {
+            let claim = claim(slot, "three");
+            state.claim(&claim, 2002);
+            state.release(&Release { returned, ..Release::hand_over(claim.key(), claim.token) }, 2003);
+        }
+        let skipping = RunClaim { overlap: Overlap::Skip, ..claim(1020, "one") };
+        assert!(matches!(state.claim(&skipping, 2004), ClaimOutcome::Overlap { recorded: true, .. }));
+        let by_hand =
+            ManualClaim { exclusive: true, ..ManualClaim::new(job.clone(), Token::random(), instance("two"), 0) };
+        state.claim_manual(&by_hand, 2005);
+        let last = claim(1030, "two");
+        state.claim(&last, 2006);
+        let stopped = Finish { last: true, ..Finish::new(last.key(), last.token, Ending::Done, instance("two"), 0) };
+        state.finish(&stopped, 2007);
+        state.paused = Some(Box::new(Pause { at: 7, ..Pause::new("me", "a note") }));
+        state.trim_mark = Some(-3);
+        state.fence = u64::MAX;
+        state
+    }
+
+    #[test]
+    fn a_state_comes_back_as_it_was() {
+        let job = JobName::new("a").unwrap();
+        for state in [JobState::new(-5), full(&job)] {
+            let bytes = state.to_stored(i64::MIN);
+            let read = Stored::read(&job, &bytes).unwrap();
+            assert_eq!(read.at, i64::MIN);
+            assert_eq!(format!("{:?}", read.state), format!("{state:?}"));
+            assert_eq!(read.state.to_stored(i64::MIN), bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_or_spoilt_is_never_a_panic_and_what_is_newer_is_said_to_be() {
+        let job = JobName::new("a").unwrap();
+        let bytes = full(&job).to_stored(9);
+        for len in 0..bytes.len() {
+            assert_eq!(Stored::read(&job, &bytes[..len]).unwrap_err(), Fault::Damaged, "{len}");
+        }
+        for at in 1..bytes.len() {
+            for bit in 0..8 {
+                let mut spoilt = bytes.clone();
+                spoilt[at] ^= 1 << bit;
+                drop(Stored::read(&job, &spoilt));
+            }
+        }
+        let mut newer = bytes.clone();
+        newer[0] = 2;
+        newer.extend_from_slice(b"what the next release adds");
+        assert!(Stored::read(&job, &newer).is_ok());
+        newer[0] = 3;
+        assert_eq!(Stored::read(&job, &newer).unwrap_err(), Fault::Newer(3));
+    }
+
+    #[test]
+    fn only_that_a_job_was_seen_again_soon_is_not_worth_storing() {
+        let state = full(&JobName::new("a").unwrap());
+        let minute = Duration::from_secs(60);
+        let seen = |after| JobState { touched: state.touched + after, ..state.clone() };
+        assert!(seen(59_999).is_as_good_as(&state, minute) && !seen(60_000).is_as_good_as(&state, minute));
+        assert!(!JobState { fence: 1, ..state.clone() }.is_as_good_as(&state, minute));
+    }
+
+    #[test]
+    fn what_is_shed_is_the_oldest_that_has_ended_and_stays_decided() {
+        let job = JobName::new("a").unwrap();
+        let mut state = JobState::new(0);
+        let claim = |slot| RunClaim::new(job.clone(), Slot::from_ms(slot), Token::random(), instance("one"));
+        let open = RunClaim { lease: lease::MAX_RETRY_WAIT, overlap: Overlap::Allow, ..claim(1) };
+        state.claim(&open, 100);
+        for slot in 2..=9 {
+            let claim = RunClaim { overlap: Overlap::Allow, ..claim(slot) };
+            state.claim(&claim, 100);
+            state.finish(&Finish::new(claim.key(), claim.token, Ending::Done, instance("one"), 0), 100);
+        }
+        let mut left = Vec::new();
+        while state.shed() {
+            left.push(state.history(&job, 100).len());
+        }
+        assert_eq!(left, [7, 5, 4, 3, 2, 1]);
+        assert_eq!(state.history(&job, 100)[0].slot(), open.slot, "an unfinished run stays");
+        assert!(matches!(state.claim(&claim(9), 100), ClaimOutcome::Late(_)));
+        state.trim(&crate::run::Trim::new(job, Retention::new(0, None), Duration::ZERO), 100);
+    }
+}
