@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::client::Request;
+use async_nats::connection::State;
 use async_nats::jetstream::Error as ApiError;
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::RawMessage;
@@ -30,6 +31,9 @@ const PING: Duration = Duration::from_secs(2);
 /// The longest pause between two tries to connect.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
+/// How long a call waits for a connection that broke to be made again.
+const AGAIN: Duration = Duration::from_millis(300);
+
 /// The oldest server that is known to do what is needed.
 const OLDEST: (u32, u32) = (2, 9);
 
@@ -44,8 +48,15 @@ pub(in crate::backend) struct Link {
     own: Mutex<Option<Client>>,
     /// Held while a connection is made, so that one is enough for all who wait.
     connecting: tokio::sync::Mutex<()>,
-    /// How often our own connection broke.
-    broken: watch::Sender<u64>,
+    /// How often our own connection was made or broke.
+    turns: watch::Sender<Turns>,
+}
+
+/// How often a connection was made again, and broke.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turns {
+    made: u64,
+    broken: u64,
 }
 
 /// A message that a stream keeps.
@@ -69,7 +80,7 @@ pub(in crate::backend) struct Ack {
 impl Link {
     pub(in crate::backend) fn new(backend: &'static str, address: Address) -> Self {
         let connecting = tokio::sync::Mutex::new(());
-        Self { backend, address, own: Mutex::default(), connecting, broken: watch::Sender::new(0) }
+        Self { backend, address, own: Mutex::default(), connecting, turns: watch::Sender::default() }
     }
 
     pub(in crate::backend) fn address(&self) -> &Address {
@@ -148,7 +159,7 @@ impl Link {
     }
 
     fn usual_options(&self) -> ConnectOptions {
-        let broken = self.broken.clone();
+        let turns = self.turns.clone();
         ConnectOptions::new()
             .name("anarchon")
             .ping_interval(PING)
@@ -157,8 +168,10 @@ impl Link {
                 (Duration::from_millis(20) * factor).min(LONGEST_PAUSE)
             })
             .event_callback(move |event| {
-                if matches!(event, Event::Disconnected) {
-                    broken.send_modify(|times| *times += 1);
+                match event {
+                    Event::Connected => turns.send_modify(|turns| turns.made += 1),
+                    Event::Disconnected => turns.send_modify(|turns| turns.broken += 1),
+                    _ => {}
                 }
                 std::future::ready(())
             })
@@ -186,8 +199,17 @@ impl Link {
     }
 
     async fn request(&self, subject: String, headers: HeaderMap, payload: Vec<u8>) -> Result<Value, Failure> {
-        let mut broken = self.broken.subscribe();
         let client = self.client().await?;
+        let mut turns = self.turns.subscribe();
+        if client.connection_state() == State::Disconnected {
+            // What is given to the client now it would send whenever it has a connection again.
+            let made = turns.borrow().made;
+            let again = tokio::time::timeout(AGAIN, turns.wait_for(|turns| turns.made > made));
+            if again.await.is_err() && client.connection_state() == State::Disconnected {
+                return Err(Failure::Unsent("the server is gone, and no other answers".to_owned()));
+            }
+        }
+        let broken = turns.borrow_and_update().broken;
         let mut request = Request::new().payload(payload.into()).timeout(Some(PATIENCE));
         if !headers.is_empty() {
             request = request.headers(headers);
@@ -196,7 +218,7 @@ impl Link {
         let answer = tokio::select! {
             biased;
             answer = client.send_request(subject, request) => answer.map_err(|error| Failure::of(&error))?,
-            _ = broken.changed() => return Err(Failure::Silence("it broke".to_owned())),
+            _ = turns.wait_for(|turns| turns.broken > broken) => return Err(Failure::Silence("it broke".to_owned())),
         };
         let strange = |error: serde_json::Error| Failure::Strange(error.to_string());
         let mut answer: Value = serde_json::from_slice(&answer.payload).map_err(strange)?;

@@ -449,7 +449,7 @@ mod tests {
                 drop(Stored::read(&job, &spoilt));
             }
         }
-        let mut newer = bytes.clone();
+        let mut newer = bytes;
         newer[0] = 2;
         newer.extend_from_slice(b"what the next release adds");
         assert!(Stored::read(&job, &newer).is_ok());
