@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anarchon::backend::Backend as _;
 use anarchon::run::{ClaimOutcome, Ending, Lateness};
+use anarchon::testing::differential::HandClocked as _;
 use anarchon::{BackendErrorKind, LeaseBackend as _, NatsKvBackend};
 use tests::backends::{attempts, claim, finish, keeps_hostile_texts, won};
 use tests::servers::{Nats, NatsVersion};
@@ -95,6 +96,28 @@ fn a_claim_that_is_lost_writes_nothing() {
                 assert!(matches!(store.claim(&other).await.expect("an answer").value, ClaimOutcome::Running { .. }));
             }
             assert_eq!(crate::number(&client, "KV_anarchon", "$KV.anarchon.job.a").await, before);
+        });
+    }
+}
+
+/// The time is asked while the state is read, so the state may have been written a little later.
+#[test]
+fn a_run_is_never_claimed_before_the_one_ended_that_it_follows_unless_the_clock_was_set_back() {
+    for server in own_servers() {
+        block_on(async {
+            let (ahead, store) = (connected(&server.url()).await, connected(&server.url()).await);
+            let start = now(&store).await;
+            for (name, by) in [("ahead", 5_000), ("set-back", 3_600_000)] {
+                ahead.set_clock(start + by).await;
+                let first = claim(name, start - 2000);
+                assert!(won(&ahead.claim(&first).await.expect("an answer").value));
+                ahead.finish(&finish(&first, Ending::Done)).await.expect("an answer");
+                assert!(won(&store.claim(&claim(name, start - 1000)).await.expect("an answer").value));
+            }
+            let kept = attempts(&store, "ahead").await;
+            assert_eq!((kept[1].ended_at, kept[0].claimed_at), (Some(start + 5_000), start + 5_000));
+            let claimed = attempts(&store, "set-back").await[0].claimed_at;
+            assert!((start..start + 3_600_000).contains(&claimed), "the job goes on at {claimed}");
         });
     }
 }
