@@ -117,6 +117,24 @@ static VALKEY: Driver = Driver {
     open: |url| Ok(leases(crate::backend::ValkeyBackend::new(url))),
 };
 
+#[cfg(feature = "nats")]
+#[allow(unsafe_code)]
+#[linkme::distributed_slice(DRIVERS)]
+static NATS_KV: Driver = Driver {
+    schemes: &["nats-kv"],
+    feature: Some("nats"),
+    open: |url| Ok(leases(crate::backend::NatsKvBackend::open(url)?)),
+};
+
+#[cfg(feature = "nats")]
+#[allow(unsafe_code)]
+#[linkme::distributed_slice(DRIVERS)]
+static NATS: Driver = Driver {
+    schemes: &["nats"],
+    feature: Some("nats"),
+    open: |url| Ok(claims(crate::backend::NatsBackend::open(url)?)),
+};
+
 /// Schemes that come with a feature, for the hint when it is off.
 const KNOWN: &[(&str, &str)] = &[
     ("sqlite", "sqlite"),
@@ -133,6 +151,8 @@ const KNOWN: &[(&str, &str)] = &[
     ("unix", "redis"),
     ("valkey", "redis"),
     ("valkeys", "redis"),
+    ("nats-kv", "nats"),
+    ("nats", "nats"),
 ];
 
 pub(crate) fn open(url: &str) -> Result<Arc<dyn DynStore>, Error> {

@@ -66,6 +66,8 @@
 //! | `MySqlBackend` | `mysql` | yes | MySQL 8, MariaDB 10.6 |
 //! | `LibsqlBackend` | `libsql`, `libsql-tls` | yes | a libSQL server, Turso |
 //! | `RedisBackend`, `ValkeyBackend` | `redis` | yes | a Redis or Valkey server |
+//! | `NatsKvBackend` | `nats` | yes | NATS with JetStream |
+//! | `NatsBackend` | `nats` | no | NATS with JetStream |
 //! | [`MemoryBackend`] | | yes | tests |
 //! | [`ClaimOnlyMemoryBackend`] | | no | tests |
 //!
@@ -84,6 +86,7 @@
 //! | `libsql`, `libsql-tls` | no | `LibsqlBackend`, over plain HTTP or over TLS as well |
 //! | `redis` | no | `RedisBackend`, `ValkeyBackend` |
 //! | `redis-cluster`, `redis-sentinel` | no | the same on a cluster, or on the server that sentinels name |
+//! | `nats` | no | `NatsKvBackend`, with leases, and `NatsBackend`, which only claims |
 //! | `testing` | no | `testing`: the conformance suite for backends, a cluster of instances in one process, a manual clock, a store that fails on demand |
 //!
 //! The oldest supported Rust is the `rust-version` of the manifest; raising it is a minor release.
@@ -129,6 +132,8 @@ pub use backend::{
     AnyBackend, AnyClaimBackend, Backend, ClaimBackend, ClaimOnlyMemoryBackend, HistoryByAge, LeaseBackend,
     MemoryBackend,
 };
+#[cfg(feature = "nats")]
+pub use backend::{NatsBackend, NatsKvBackend};
 #[cfg(feature = "redis")]
 pub use backend::{RedisBackend, ValkeyBackend};
 pub use clock::{Clock, SystemClock};

@@ -65,6 +65,18 @@ impl Token {
     pub fn parse(text: &str) -> Option<Self> {
         Uuid::try_parse(text).ok().map(Self)
     }
+
+    /// Its bytes, for stores that keep them as they are.
+    #[cfg(feature = "nats")]
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        self.0.into_bytes()
+    }
+
+    /// From the bytes that [`to_bytes`](Self::to_bytes) gave.
+    #[cfg(feature = "nats")]
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
 }
 
 impl fmt::Display for Token {

@@ -7,7 +7,8 @@ use sqlx::{Connection as _, Executor as _, SqliteConnection};
 
 use crate::proxy::Proxy;
 use crate::servers::{
-    Database, MariaDb, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion, Redis, RedisVersion, Sqld,
+    Database, MariaDb, Nats, NatsVersion, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion, Redis, RedisVersion,
+    Sqld,
 };
 
 /// A server that a test may start, kill and start again.
@@ -101,6 +102,19 @@ impl Store {
     pub fn own_redis(version: RedisVersion) -> Option<Self> {
         let server = Redis::own_durable(version)?;
         Some(Self::new(server.url(), Some(Box::new(server))))
+    }
+
+    /// A new bucket on the NATS server that the tests of this program share.
+    #[must_use]
+    pub fn nats(version: NatsVersion) -> Option<Self> {
+        Some(Self::new(Nats::shared(version)?.bucket(), None))
+    }
+
+    /// A NATS server of its own.
+    #[must_use]
+    pub fn own_nats(version: NatsVersion) -> Option<Self> {
+        let server = Nats::own(version)?;
+        Some(Self::new(server.bucket(), Some(Box::new(server))))
     }
 
     /// Its URL.

@@ -5,12 +5,18 @@
 
 mod any;
 mod erased;
+#[cfg(feature = "nats")]
+mod jetstream;
 #[cfg(feature = "libsql")]
 mod libsql;
 mod memory;
 mod memory_claim_only;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "nats")]
+mod nats;
+#[cfg(feature = "nats")]
+mod nats_kv;
 #[cfg(feature = "_postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
@@ -22,6 +28,7 @@ mod sqlite;
 #[cfg(all(feature = "libsql", not(feature = "sqlite")))]
 #[path = "sqlite/dialect.rs"]
 mod sqlite_dialect;
+mod state;
 
 use std::future::Future;
 use std::time::Duration;
@@ -36,6 +43,10 @@ pub use memory::MemoryBackend;
 pub use memory_claim_only::ClaimOnlyMemoryBackend;
 #[cfg(feature = "mysql")]
 pub use mysql::{MySqlBackend, MySqlDialect};
+#[cfg(feature = "nats")]
+pub use nats::NatsBackend;
+#[cfg(feature = "nats")]
+pub use nats_kv::NatsKvBackend;
 #[cfg(feature = "_postgres")]
 pub use postgres::{PostgresBackend, PostgresDialect};
 #[cfg(feature = "redis")]

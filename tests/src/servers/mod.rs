@@ -10,6 +10,7 @@
 
 mod database;
 mod mariadb;
+mod nats;
 mod pgbouncer;
 mod postgres;
 mod process;
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 pub use database::{Database, DatabaseServer};
 pub use mariadb::MariaDb;
+pub use nats::{Nats, NatsCluster, NatsVersion};
 pub use pgbouncer::{PgBouncer, PgBouncerVersion};
 pub use postgres::{Postgres, PostgresVersion};
 pub use redis::{Redis, RedisVersion};

@@ -41,7 +41,7 @@ macro_rules! on_each {
     };
 }
 
-on_each!([libsql, mariadb, pgbouncer, postgres, redis, sqlite, valkey] {
+on_each!([libsql, mariadb, nats, pgbouncer, postgres, redis, sqlite, valkey] {
     blocking:
         a_handler_that_blocks_the_only_worker_thread_keeps_its_lease,
         a_handler_that_blocks_a_single_threaded_runtime_keeps_its_lease,
@@ -112,7 +112,7 @@ mod connections {
 }
 
 // A test that harms a server has one of its own.
-on_each!([own_libsql, own_mariadb, own_postgres] {
+on_each!([own_libsql, own_mariadb, own_nats, own_postgres] {
     server:
         a_server_that_is_killed_and_restarted_loses_no_slot_and_runs_none_twice,
         a_runner_whose_server_is_silent_is_cancelled_before_another_can_start,

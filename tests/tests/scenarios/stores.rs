@@ -1,6 +1,6 @@
 //! The stores that every scenario runs on. One whose server is not there is `None`.
 
-use tests::servers::RedisVersion;
+use tests::servers::{NatsVersion, RedisVersion};
 use tests::{Lab, Store};
 
 fn lab(store: Option<Store>) -> Option<Lab> {
@@ -38,6 +38,14 @@ pub(crate) fn libsql() -> Option<Lab> {
 
 pub(crate) fn own_libsql() -> Option<Lab> {
     libsql()
+}
+
+pub(crate) fn nats() -> Option<Lab> {
+    lab(Store::nats(NatsVersion::Nats215))
+}
+
+pub(crate) fn own_nats() -> Option<Lab> {
+    lab(Store::own_nats(NatsVersion::Nats29))
 }
 
 pub(crate) fn redis() -> Option<Lab> {

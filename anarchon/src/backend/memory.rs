@@ -3,15 +3,13 @@
 //! It remembers everything up to its trim mark and coordinates the schedulers of one process, which makes it the store
 //! for tests and documentation. Its clock is the machine's, or the one it is given.
 
-mod state;
-
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use self::state::JobState;
+use super::state::JobState;
 use super::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
 use crate::clock::{Clock, SystemClock, to_ms};
 use crate::error::BackendError;

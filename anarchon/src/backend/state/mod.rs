@@ -1,16 +1,23 @@
-//! What the memory store keeps of one job, and the steps on it. Each step runs under the store's mutex.
+//! What is kept of one job by stores that decide in Rust, and the steps on it. A step is given the state as it is and the
+//! store's time; that nobody else steps in between is the store's business: a mutex, or a compare-and-set.
+
+#[cfg(feature = "nats")]
+mod stored;
+mod trim;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "nats")]
+pub(super) use self::stored::{Fault, Stored};
 use crate::clock::to_ms;
 use crate::lease::{self, Decision, Facts, StoredRun};
 use crate::option::Overlap;
 use crate::run::{
     ActiveRun, AttemptRecord, AttemptStatus, Beat, BeatOutcome, ClaimKind, ClaimOutcome, Finish, FinishOutcome,
     Lateness, ManualClaim, ManualOutcome, Pause, Reason, Record, Registered, Registration, Release, ReleaseOutcome,
-    RunClaim, RunKey, SkipReason, SkipRecord, Status, Trim,
+    RunClaim, RunKey, SkipReason, SkipRecord, Status,
 };
 use crate::slot::{InstanceId, JobName, Slot, Token};
 
@@ -39,7 +46,7 @@ fn id(key: &RunKey) -> RunId {
 }
 
 /// The runs of one job, sorted by slot. New ones come last, so a vector is quicker and smaller than a tree.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Runs {
     all: Vec<StoredRun>,
     /// So many of the first runs are finished, and stay so: who looks for others need not look at them.
@@ -100,7 +107,7 @@ impl Runs {
 }
 
 /// What history shows of an attempt, without what all attempts of a job have alike.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Attempt {
     run: RunId,
     number: u32,
@@ -147,7 +154,7 @@ impl Attempt {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct JobState {
     runs: Runs,
     /// In the order of their claims.
@@ -445,50 +452,6 @@ impl JobState {
         });
         let skips = self.skips.values().map(|skip| Record::Skipped(SkipRecord { job: job.clone(), ..skip.clone() }));
         crate::history::newest(attempts.chain(skips).collect(), limit)
-    }
-
-    pub(super) fn trim(&mut self, trim: &Trim, now: i64) {
-        self.close_over(None, now);
-        let kept_since = now.saturating_sub(to_ms(trim.keep));
-        let oldest = trim.retention.ttl.map(|ttl| now.saturating_sub(to_ms(ttl)));
-        let mut slots: Vec<Slot> = self.attempts.iter().map(|a| a.run.0).collect();
-        slots.sort_unstable_by(|a, b| b.cmp(a));
-        let cut = crate::history::cut(&slots, trim.retention.size);
-        let goes = |slot: Slot, ended: i64| {
-            let beyond = cut.is_some_and(|cut| slot < cut) || oldest.is_some_and(|oldest| ended < oldest);
-            beyond && slot.ms() < kept_since && ended < kept_since
-        };
-        let ended = |run: RunId| self.attempts.iter().filter(move |a| a.run == run).filter_map(|a| a.ended_at).max();
-        let gone: Vec<RunId> = self
-            .runs
-            .all()
-            .filter(|run| !run.unfinished() && goes(run.key.slot, ended(id(&run.key)).unwrap_or(run.until)))
-            .map(|run| id(&run.key))
-            .collect();
-        for run in gone {
-            self.runs.remove(run);
-            self.attempts.retain(|attempt| attempt.run != run);
-            if let (slot, None) = run {
-                self.trim_mark = self.trim_mark.max(Some(slot.ms()));
-            }
-        }
-        let mut lasts: Vec<Slot> = self.skips.values().map(|s| s.last).collect();
-        lasts.sort_unstable_by(|a, b| b.cmp(a));
-        let cut = crate::history::cut(&lasts, trim.retention.size);
-        let gone: Vec<Slot> = self
-            .skips
-            .values()
-            .filter(|s| {
-                let beyond = cut.is_some_and(|cut| s.last < cut) || oldest.is_some_and(|oldest| s.last.ms() < oldest);
-                beyond && s.last.ms() < kept_since
-            })
-            .map(|s| s.first)
-            .collect();
-        for first in gone {
-            if let Some(skip) = self.skips.remove(&first) {
-                self.trim_mark = self.trim_mark.max(Some(skip.last.ms()));
-            }
-        }
     }
 }
 
