@@ -117,6 +117,15 @@ static VALKEY: Driver = Driver {
     open: |url| Ok(leases(crate::backend::ValkeyBackend::new(url))),
 };
 
+#[cfg(feature = "rabbitmq")]
+#[allow(unsafe_code)]
+#[linkme::distributed_slice(DRIVERS)]
+static RABBITMQ: Driver = Driver {
+    schemes: &["amqp", "amqps"],
+    feature: Some("rabbitmq"),
+    open: |url| Ok(claims(crate::backend::RabbitMqBackend::new(url))),
+};
+
 /// Schemes that come with a feature, for the hint when it is off.
 const KNOWN: &[(&str, &str)] = &[
     ("sqlite", "sqlite"),
@@ -133,6 +142,8 @@ const KNOWN: &[(&str, &str)] = &[
     ("unix", "redis"),
     ("valkey", "redis"),
     ("valkeys", "redis"),
+    ("amqp", "rabbitmq"),
+    ("amqps", "rabbitmq"),
 ];
 
 pub(crate) fn open(url: &str) -> Result<Arc<dyn DynStore>, Error> {

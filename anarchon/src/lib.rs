@@ -118,6 +118,8 @@ pub use backend::LibsqlBackend;
 pub use backend::MySqlBackend;
 #[cfg(feature = "_postgres")]
 pub use backend::PostgresBackend;
+#[cfg(feature = "rabbitmq")]
+pub use backend::RabbitMqBackend;
 #[cfg(feature = "sqlite")]
 pub use backend::SqliteBackend;
 #[cfg(feature = "_sqlx")]

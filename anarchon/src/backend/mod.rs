@@ -13,6 +13,8 @@ mod memory_claim_only;
 mod mysql;
 #[cfg(feature = "_postgres")]
 mod postgres;
+#[cfg(feature = "rabbitmq")]
+mod rabbitmq;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod sql;
@@ -38,6 +40,8 @@ pub use memory_claim_only::ClaimOnlyMemoryBackend;
 pub use mysql::{MySqlBackend, MySqlDialect};
 #[cfg(feature = "_postgres")]
 pub use postgres::{PostgresBackend, PostgresDialect};
+#[cfg(feature = "rabbitmq")]
+pub use rabbitmq::RabbitMqBackend;
 #[cfg(feature = "redis")]
 pub use redis::{RedisBackend, ValkeyBackend};
 #[cfg(feature = "sqlite")]
