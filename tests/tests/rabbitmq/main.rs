@@ -3,7 +3,13 @@
 #![cfg(unix)]
 #![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+mod claims;
+mod cluster;
 mod conformance;
+mod faults;
+mod history;
+mod log;
+mod options;
 
 use std::time::Duration;
 
@@ -48,4 +54,18 @@ fn again(claim: &SlotClaim) -> SlotClaim {
 
 async fn outcome(store: &RabbitMqBackend, claim: &SlotClaim) -> Result<SlotOutcome, BackendError> {
     store.claim(claim).await.map(|timed| timed.value)
+}
+
+/// The answer to a claim that is sent again, with its token, until there is one.
+async fn persistently(store: &RabbitMqBackend, claim: &SlotClaim) -> SlotOutcome {
+    tests::backends::answer(async || outcome(store, claim).await).await
+}
+
+/// Waits for an event that only asking tells of.
+async fn until(event: &str, is: impl AsyncFn() -> bool) {
+    let since = std::time::Instant::now();
+    while !is().await {
+        assert!(since.elapsed() < tests::LONG, "not within {:?}: {event}", tests::LONG);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }

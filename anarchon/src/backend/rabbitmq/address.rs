@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lapin::tcp::{AMQPUriTcpExt as _, OwnedTLSConfig};
+use lapin::tcp::{AMQPUriTcpExt as _, AsyncTcpStream, OwnedTLSConfig};
 use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties};
 
@@ -68,15 +68,14 @@ impl Address {
             QUIET.with_borrow_mut(|quiet| {
                 quiet.get_or_insert_with(|| tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new()));
             });
-            let stream = uri.connect_with_config_async(tls.as_ref(), &runtime).await;
-            stream.map_err(lapin::Error::from)
+            let stream = uri.connect_with_config_async(tls.as_ref(), &runtime).await?;
+            // Without TLS compiled in, the client would send the password as it is.
+            if uri.scheme == AMQPScheme::AMQPS && matches!(stream, AsyncTcpStream::Plain(_)) {
+                return Err(std::io::Error::from(std::io::ErrorKind::Unsupported).into());
+            }
+            Ok(stream)
         };
         Connection::connector(uri, lapin::runtime::default_runtime()?, connect, properties).await
-    }
-
-    /// Whether what is said to the broker is encrypted.
-    pub(super) fn is_encrypted(&self) -> bool {
-        matches!(self, Self::Broker { uri, .. } if uri.scheme == AMQPScheme::AMQPS)
     }
 }
 
