@@ -144,7 +144,13 @@ fn assertions(job: &Job) -> TokenStream {
         let taken = quote_spanned!(ty.span()=> taken_on::<__AnarchonBackend, #name>());
         quote_spanned!(ty.span()=> const _: () = __anarchon::#taken;)
     });
-    let asserts: Vec<TokenStream> = options.chain(arguments).collect();
+    // Most names fit any store.
+    let plain = job.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    let name = (!plain).then(|| {
+        let takes = quote_spanned!(job.named=> takes_any_name::<__AnarchonBackend>());
+        quote_spanned!(job.named=> const _: () = __anarchon::#takes;)
+    });
+    let asserts: Vec<TokenStream> = options.chain(arguments).chain(name).collect();
     if asserts.is_empty() {
         return TokenStream::new();
     }

@@ -137,6 +137,11 @@ pub trait Backend: Send + Sync + 'static {
     /// [`Leases`] or [`ClaimOnly`].
     type Strength: Strength;
 
+    /// Whether a job's name may have ASCII letters, digits, `_` and `-` only, as on stores where it is a part of a queue's or a
+    /// subject's name. Then a job that is annotated with another name does not compile where this backend is named; one
+    /// that is made at run time is for [`check_job`](Self::check_job) to refuse.
+    const PLAIN_NAMES: bool = false;
+
     /// The name in logs and errors, as in `sqlite` or `redis:lease`.
     fn name(&self) -> &str;
 

@@ -17,7 +17,7 @@ use super::error::Failure;
 pub(super) const CALL: Duration = Duration::from_secs(2);
 
 /// How long it may take to connect and to log in.
-const CONNECT: Duration = Duration::from_secs(4);
+const CONNECT: Duration = Duration::from_secs(3);
 
 /// How many calls are under way at once, each on a channel of its own: an answer that is an error closes the channel.
 const AT_ONCE: usize = 16;

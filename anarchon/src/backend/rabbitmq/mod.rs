@@ -49,9 +49,9 @@ const LONGEST_SLOT_TTL: Duration = Duration::from_secs(49 * 86_400);
 /// How many calls of one batch are made at once; the connection has as many channels.
 const AT_ONCE: usize = 16;
 
-/// How long one batch of claims may take: what has not been sent by then is not sent, and told so, before the scheduler
-/// gives the whole batch up.
-const BATCH: Duration = Duration::from_millis(2500);
+/// How long one batch of claims may take, with the wait for a connection: the scheduler gives a whole batch up after 5 s,
+/// and what has been decided by then is to be known.
+const BATCH: Duration = Duration::from_millis(3500);
 
 /// How long a won claim waits for its record of history. It is won without.
 const RECORD: Duration = Duration::from_secs(1);
@@ -273,6 +273,8 @@ fn only<T>(mut answers: Vec<Result<T, BackendError>>) -> Result<T, BackendError>
 impl Backend for RabbitMqBackend {
     type Strength = ClaimOnly;
 
+    const PLAIN_NAMES: bool = true;
+
     fn name(&self) -> &str {
         NAME
     }
@@ -360,14 +362,15 @@ impl ClaimBackend for RabbitMqBackend {
     async fn claim_many(&self, claims: &[SlotClaim]) -> Vec<Result<Timed<SlotOutcome>, BackendError>> {
         let store = &self.store;
         let end = tokio::time::Instant::now() + BATCH;
-        let calls = claims.iter().map(|claim| async move {
-            if tokio::time::Instant::now() >= end {
-                return Err(error(BackendErrorKind::Busy, "the broker was too slow for so many claims"));
-            }
-            store.decide(claim).await
-        });
-        let calls: Vec<_> = calls.collect();
-        let outcomes: Vec<_> = futures_util::stream::iter(calls).buffered(AT_ONCE).collect().await;
+        let calls: Vec<_> = claims.iter().map(|claim| tokio::time::timeout_at(end, store.decide(claim))).collect();
+        let outcomes: Vec<_> = futures_util::stream::iter(calls)
+            .buffered(AT_ONCE)
+            .map(|answer| {
+                answer
+                    .unwrap_or_else(|_late| Err(error(BackendErrorKind::Unknown, "the broker did not answer in time")))
+            })
+            .collect()
+            .await;
         let won = claims.iter().zip(&outcomes).filter(|(_, outcome)| matches!(outcome, Ok(SlotOutcome::Won)));
         join_all(won.map(|(claim, _)| store.note(claim))).await;
         outcomes.into_iter().map(|outcome| outcome.map(Timed::clockless)).collect()
