@@ -64,6 +64,7 @@
 //! | `MySqlBackend` | `mysql` | yes | MySQL 8, MariaDB 10.6 |
 //! | `LibsqlBackend` | `libsql`, `libsql-tls` | yes | a libSQL server, Turso |
 //! | `RedisBackend`, `ValkeyBackend` | `redis` | yes | a Redis or Valkey server |
+//! | `RabbitMqBackend` | `rabbitmq` | no | a RabbitMQ broker |
 //! | [`MemoryBackend`] | | yes | tests |
 //! | [`ClaimOnlyMemoryBackend`] | | no | tests |
 //!
@@ -81,6 +82,7 @@
 //! | `mysql` | no | `MySqlBackend` |
 //! | `libsql`, `libsql-tls` | no | `LibsqlBackend`, over plain HTTP or over TLS as well |
 //! | `redis` | no | `RedisBackend`, `ValkeyBackend` |
+//! | `rabbitmq` | no | `RabbitMqBackend` |
 //! | `testing` | no | `testing`: the conformance suite for backends, a manual clock, a store that fails on demand |
 //!
 //! The oldest supported Rust is the `rust-version` of the manifest; raising it is a minor release.

@@ -6,7 +6,8 @@ use std::path::Path;
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
 
 use crate::servers::{
-    Database, MariaDb, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion, Redis, RedisVersion, Sqld,
+    Database, MariaDb, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion, RabbitMq, RabbitMqVersion, Redis,
+    RedisVersion, Sqld,
 };
 
 /// A server that a test may start, kill and start again.
@@ -99,6 +100,13 @@ impl Store {
     #[must_use]
     pub fn own_redis(version: RedisVersion) -> Option<Self> {
         let server = Redis::own_durable(version)?;
+        Some(Self::new(server.url(), Some(Box::new(server))))
+    }
+
+    /// A RabbitMQ of its own.
+    #[must_use]
+    pub fn own_rabbitmq(version: RabbitMqVersion) -> Option<Self> {
+        let server = RabbitMq::own(version)?;
         Some(Self::new(server.url(), Some(Box::new(server))))
     }
 

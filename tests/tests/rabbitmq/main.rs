@@ -10,6 +10,7 @@ mod faults;
 mod history;
 mod log;
 mod options;
+mod race;
 
 use std::time::Duration;
 
