@@ -89,7 +89,7 @@ impl RabbitMq {
     pub fn own(version: RabbitMqVersion) -> Option<Self> {
         let programs = component(version.component())?;
         let names = Arc::new(NameServer::start(&programs));
-        let mut server = Self::prepare(version, programs, &names, "");
+        let mut server = Self::prepare(version, programs, &names);
         server.start();
         Some(server)
     }
@@ -102,9 +102,9 @@ impl RabbitMq {
     pub fn own_pair(version: RabbitMqVersion) -> Option<[Self; 2]> {
         let programs = component(version.component())?;
         let names = Arc::new(NameServer::start(&programs));
-        let mut first = Self::prepare(version, programs.clone(), &names, "");
+        let mut first = Self::prepare(version, programs.clone(), &names);
         first.start();
-        let mut second = Self::prepare(version, programs, &names, "");
+        let mut second = Self::prepare(version, programs, &names);
         second.start();
         second.ctl(&["stop_app"]);
         second.ctl(&["reset"]);
@@ -113,7 +113,7 @@ impl RabbitMq {
         Some([first, second])
     }
 
-    fn prepare(version: RabbitMqVersion, programs: PathBuf, names: &Arc<NameServer>, settings: &str) -> Self {
+    fn prepare(version: RabbitMqVersion, programs: PathBuf, names: &Arc<NameServer>) -> Self {
         let name = version.component();
         let (folder, home, port, erlang) = (folder(name), folder("rabbitmq-home"), Port::reserve(), Port::reserve());
         let at = |file: &str| folder.path().join(file).display().to_string();
@@ -122,8 +122,7 @@ impl RabbitMq {
              log.console = true\n\
              log.file = false\n\
              disk_free_limit.absolute = 50MB\n\
-             vm_memory_high_watermark.absolute = 512MB\n\
-             {settings}",
+             vm_memory_high_watermark.absolute = 512MB\n",
             port.number
         );
         std::fs::write(folder.path().join("rabbitmq.conf"), config).expect("a file for its settings");

@@ -123,6 +123,25 @@ fn channels_do_not_run_out_however_many_claims_are_lost() {
 }
 
 #[test]
+fn a_broker_that_allows_few_channels_is_used_with_few() {
+    let Some(server) = RabbitMq::shared(RabbitMqVersion::V4) else { return };
+    block_on(async {
+        let prefix = RabbitMq::prefix();
+        let of = |channels| RabbitMqBackend::new(format!("{}?channel_max={channels}", server.url())).prefix(&prefix);
+        let store = connected(of(8)).await;
+        let claims: Vec<_> = (0..100).map(|n| claim(&format!("job-{n}"), 100)).collect();
+        let again: Vec<_> = claims.iter().map(again).collect();
+        for (claims, expected) in [(&claims, SlotOutcome::Won), (&again, SlotOutcome::Taken)] {
+            for answer in store.claim_many(claims).await {
+                assert_eq!(answer.expect("an answer").value, expected);
+            }
+        }
+        let error = of(3).connect().await.expect_err("too few");
+        assert_eq!(error.kind(), BackendErrorKind::Config, "{error}");
+    });
+}
+
+#[test]
 fn a_broker_that_is_killed_remembers_every_slot_it_had_answered() {
     for version in RabbitMqVersion::ALL {
         let Some(mut server) = RabbitMq::own(version) else { return };
