@@ -234,6 +234,25 @@ fn a_broker_that_hangs_is_given_up_in_time_and_found_again() {
 }
 
 #[test]
+fn connections_do_not_pile_up_before_a_broker_that_is_slow() {
+    let Some(server) = RabbitMq::shared(RabbitMqVersion::V4) else { return };
+    let proxy = Proxy::before(server.address());
+    block_on(async {
+        let url = server.url_through(proxy.address());
+        let store = connected(RabbitMqBackend::new(url).prefix(RabbitMq::prefix())).await;
+        let (won, before) = (claim("slow", 100), proxy.accepted());
+        proxy.partition();
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_secs(15) {
+            outcome(&store, &won).await.expect_err("nothing is passed");
+        }
+        assert_eq!(proxy.accepted() - before, 1, "the old one was left, and one attempt is enough for all");
+        proxy.heal();
+        assert_eq!(persistently(&store, &won).await, SlotOutcome::Won);
+    });
+}
+
+#[test]
 fn claims_go_on_while_the_broker_takes_no_messages_and_their_ends_are_recorded_later() {
     for version in RabbitMqVersion::ALL {
         let Some(server) = RabbitMq::own(version) else { return };
