@@ -135,6 +135,15 @@ static NATS: Driver = Driver {
     open: |url| Ok(claims(crate::backend::NatsBackend::open(url)?)),
 };
 
+#[cfg(feature = "rabbitmq")]
+#[allow(unsafe_code)]
+#[linkme::distributed_slice(DRIVERS)]
+static RABBITMQ: Driver = Driver {
+    schemes: &["amqp", "amqps"],
+    feature: Some("rabbitmq"),
+    open: |url| Ok(claims(crate::backend::RabbitMqBackend::new(url))),
+};
+
 /// Schemes that come with a feature, for the hint when it is off.
 const KNOWN: &[(&str, &str)] = &[
     ("sqlite", "sqlite"),
@@ -153,6 +162,8 @@ const KNOWN: &[(&str, &str)] = &[
     ("valkeys", "redis"),
     ("nats-kv", "nats"),
     ("nats", "nats"),
+    ("amqp", "rabbitmq"),
+    ("amqps", "rabbitmq"),
 ];
 
 pub(crate) fn open(url: &str) -> Result<Arc<dyn DynStore>, Error> {

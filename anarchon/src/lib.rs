@@ -68,6 +68,7 @@
 //! | `RedisBackend`, `ValkeyBackend` | `redis` | yes | a Redis or Valkey server |
 //! | `NatsKvBackend` | `nats` | yes | NATS with JetStream |
 //! | `NatsBackend` | `nats` | no | NATS with JetStream |
+//! | `RabbitMqBackend` | `rabbitmq` | no | a RabbitMQ broker |
 //! | [`MemoryBackend`] | | yes | tests |
 //! | [`ClaimOnlyMemoryBackend`] | | no | tests |
 //!
@@ -87,6 +88,7 @@
 //! | `redis` | no | `RedisBackend`, `ValkeyBackend` |
 //! | `redis-cluster`, `redis-sentinel` | no | the same on a cluster, or on the server that sentinels name |
 //! | `nats` | no | `NatsKvBackend`, with leases, and `NatsBackend`, which only claims |
+//! | `rabbitmq` | no | `RabbitMqBackend` |
 //! | `testing` | no | `testing`: the conformance suite for backends, a cluster of instances in one process, a manual clock, a store that fails on demand |
 //!
 //! The oldest supported Rust is the `rust-version` of the manifest; raising it is a minor release.
@@ -124,6 +126,8 @@ pub use backend::LibsqlBackend;
 pub use backend::MySqlBackend;
 #[cfg(feature = "_postgres")]
 pub use backend::PostgresBackend;
+#[cfg(feature = "rabbitmq")]
+pub use backend::RabbitMqBackend;
 #[cfg(feature = "sqlite")]
 pub use backend::SqliteBackend;
 #[cfg(feature = "_sqlx")]

@@ -5,7 +5,7 @@ use std::future::Future;
 pub use anarchon_schedule::Dialect;
 pub use inventory;
 
-use crate::backend::AnyStrength;
+use crate::backend::{AnyStrength, Backend};
 use crate::context::HandlerFuture;
 use crate::error::{BoxError, Error};
 use crate::extract::{BoxHandler, DataValue, Extract, HandlerResult, NeedOf, Outcome, RunParts, TakenOn};
@@ -32,6 +32,11 @@ pub mod fallback {
     impl SupportsHistoryTtl for Undecided {}
 
     #[diagnostic::do_not_recommend]
+    impl super::Names for Undecided {
+        const PLAIN: bool = false;
+    }
+
+    #[diagnostic::do_not_recommend]
     impl<Db> SupportsFinish<Db> for Undecided {}
 
     /// The alias that `anarchon::main!` and `anarchon::backend!` put at the crate root shadows this one.
@@ -54,6 +59,27 @@ pub const fn assert_outlasts_window(history_ttl: u64, window: u64) {
     if history_ttl <= window {
         panic!("`history_ttl` must be longer than the window of the `script` strategy: what it drops decides slots");
     }
+}
+
+/// What a backend says about jobs' names.
+pub trait Names {
+    /// [`Backend::PLAIN_NAMES`].
+    const PLAIN: bool;
+}
+
+#[diagnostic::do_not_recommend]
+impl<B: Backend> Names for B {
+    const PLAIN: bool = B::PLAIN_NAMES;
+}
+
+/// Fails to compile, at the name that the call is spanned to and that has other signs, when backend `B` takes plain names
+/// only.
+#[track_caller]
+pub const fn takes_any_name<B: Names>() {
+    assert!(
+        !B::PLAIN,
+        "this backend takes only ASCII letters, digits, `_` and `-` in a job's name; give it another with `name = \"…\"`"
+    );
 }
 
 /// Fails to compile, at the argument that the call is spanned to, when a job on backend `B` cannot take an `A`.

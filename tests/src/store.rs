@@ -7,8 +7,8 @@ use sqlx::{Connection as _, Executor as _, SqliteConnection};
 
 use crate::proxy::Proxy;
 use crate::servers::{
-    Database, MariaDb, Nats, NatsVersion, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion, Redis, RedisVersion,
-    Sqld,
+    Database, MariaDb, Nats, NatsVersion, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion, RabbitMq,
+    RabbitMqVersion, Redis, RedisVersion, Sqld,
 };
 
 /// A server that a test may start, kill and start again.
@@ -115,6 +115,13 @@ impl Store {
     pub fn own_nats(version: NatsVersion) -> Option<Self> {
         let server = Nats::own(version)?;
         Some(Self::new(server.bucket(), Some(Box::new(server))))
+    }
+
+    /// A RabbitMQ of its own.
+    #[must_use]
+    pub fn own_rabbitmq(version: RabbitMqVersion) -> Option<Self> {
+        let server = RabbitMq::own(version)?;
+        Some(Self::new(server.url(), Some(Box::new(server))))
     }
 
     /// Its URL.

@@ -157,7 +157,13 @@ fn assertions(job: &Job) -> TokenStream {
             use __anarchon::fallback::__ANARCHON_WINDOW_MS;
         )
     });
-    let asserts: Vec<TokenStream> = options.chain(arguments).chain(window).collect();
+    // Most names fit any store.
+    let plain = job.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    let name = (!plain).then(|| {
+        let takes = quote_spanned!(job.named=> takes_any_name::<__AnarchonBackend>());
+        quote_spanned!(job.named=> const _: () = __anarchon::#takes;)
+    });
+    let asserts: Vec<TokenStream> = options.chain(arguments).chain(window).chain(name).collect();
     if asserts.is_empty() {
         return TokenStream::new();
     }

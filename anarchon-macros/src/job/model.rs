@@ -9,7 +9,8 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned as _;
 use syn::{
-    Attribute, Expr, FnArg, GenericArgument, Path, PathArguments, ReturnType, Safety, Signature, Type, Visibility,
+    Attribute, Expr, FnArg, GenericArgument, LitStr, Path, PathArguments, ReturnType, Safety, Signature, Type,
+    Visibility,
 };
 
 use super::args::{Args, Number, Overlap, Spanned, When};
@@ -22,6 +23,8 @@ const MOST_ARGUMENTS: usize = 8;
 pub(crate) struct Job {
     pub(crate) krate: Option<Path>,
     pub(crate) name: String,
+    /// Where the name is said.
+    pub(crate) named: Span,
     pub(crate) when: Checked,
     pub(crate) numbers: Vec<(Ident, Number)>,
     pub(crate) overlap: Option<Overlap>,
@@ -66,6 +69,7 @@ impl Job {
         Some(Self {
             krate: args.krate,
             name,
+            named: args.name.as_ref().map_or(function.ident.span(), LitStr::span),
             when: when?,
             numbers: args.numbers,
             overlap: args.overlap.map(|overlap| overlap.value),

@@ -19,6 +19,8 @@ mod nats;
 mod nats_kv;
 #[cfg(feature = "_postgres")]
 mod postgres;
+#[cfg(feature = "rabbitmq")]
+mod rabbitmq;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod sql;
@@ -49,6 +51,8 @@ pub use nats::NatsBackend;
 pub use nats_kv::NatsKvBackend;
 #[cfg(feature = "_postgres")]
 pub use postgres::{PostgresBackend, PostgresDialect};
+#[cfg(feature = "rabbitmq")]
+pub use rabbitmq::RabbitMqBackend;
 #[cfg(feature = "redis")]
 pub use redis::{RedisBackend, ValkeyBackend};
 #[cfg(feature = "sqlite")]
@@ -143,6 +147,11 @@ impl JobLimits {
 pub trait Backend: Send + Sync + 'static {
     /// [`Leases`] or [`ClaimOnly`].
     type Strength: Strength;
+
+    /// Whether a job's name may have ASCII letters, digits, `_` and `-` only, as on stores where it is a part of a queue's or a
+    /// subject's name. Then a job that is annotated with another name does not compile where this backend is named; one
+    /// that is made at run time is for [`check_job`](Self::check_job) to refuse.
+    const PLAIN_NAMES: bool = false;
 
     /// The name in logs and errors, as in `sqlite` or `redis:lease`.
     fn name(&self) -> &str;

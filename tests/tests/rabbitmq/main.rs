@@ -1,0 +1,72 @@
+//! The backend on RabbitMQ, on real brokers.
+
+#![cfg(unix)]
+#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
+
+mod claims;
+mod cluster;
+mod conformance;
+mod faults;
+mod history;
+mod log;
+mod options;
+mod race;
+
+use std::time::Duration;
+
+use anarchon::run::{SlotClaim, SlotOutcome};
+use anarchon::{Backend as _, BackendError, ClaimBackend as _, Clock as _, RabbitMqBackend, Slot, SystemClock, Token};
+use tests::backends::{instance, job};
+use tests::servers::RabbitMq;
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(future)
+}
+
+/// A backend whose queues nobody else has.
+fn at(server: &RabbitMq) -> RabbitMqBackend {
+    RabbitMqBackend::new(server.url()).prefix(RabbitMq::prefix())
+}
+
+async fn connected(backend: RabbitMqBackend) -> RabbitMqBackend {
+    backend.connect().await.expect("a connection");
+    backend
+}
+
+/// A claim of the slot of `ago` ms ago.
+fn claim(name: &str, ago: i64) -> SlotClaim {
+    let slot = Slot::from_ms(SystemClock.wall_ms() - ago);
+    let mut claim = SlotClaim::new(job(name), slot, Token::random(), instance("here"));
+    claim.limit = Duration::from_secs(3600);
+    claim
+}
+
+/// Another claim of the same, by somebody else.
+fn again(claim: &SlotClaim) -> SlotClaim {
+    let mut again = claim.clone();
+    again.token = Token::random();
+    again
+}
+
+async fn outcome(store: &RabbitMqBackend, claim: &SlotClaim) -> Result<SlotOutcome, BackendError> {
+    store.claim(claim).await.map(|timed| timed.value)
+}
+
+/// The answer to a claim that is sent again, with its token, until there is one.
+async fn persistently(store: &RabbitMqBackend, claim: &SlotClaim) -> SlotOutcome {
+    tests::backends::answer(async || outcome(store, claim).await).await
+}
+
+/// Waits for an event that only asking tells of.
+async fn until(event: &str, is: impl AsyncFn() -> bool) {
+    let since = std::time::Instant::now();
+    while !is().await {
+        assert!(since.elapsed() < tests::LONG, "not within {:?}: {event}", tests::LONG);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,6 @@
+anarchon::backend!(anarchon::RabbitMqBackend);
+
+#[anarchon::job(every = "1h")]
+async fn größe() {}
+
+fn main() {}

@@ -1,0 +1,4 @@
+anarchon::main! {
+    backend: anarchon::RabbitMqBackend,
+    lease: "15s",
+}
