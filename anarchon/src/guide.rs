@@ -18,7 +18,7 @@
 //! | where it is decided | |
 //! |---|---|
 //! | [`backends`] | all stores beside each other, and what each option needs |
-//! | [`sqlite`], [`postgres`], [`mysql`], [`libsql`], [`redis`], [`memory`] | one store each |
+//! | [`sqlite`], [`postgres`], [`mysql`], [`libsql`], [`redis`], [`nats`], [`rabbitmq`], [`memory`] | one store each |
 //! | [`claims`] | how each store decides in one atomic step |
 //! | [`brokers`] | why a message broker can only say who was first |
 //! | [`services`] | several services on one store |
@@ -61,6 +61,8 @@ page!(postgres, "postgres");
 page!(mysql, "mysql");
 page!(libsql, "libsql");
 page!(redis, "redis");
+page!(nats, "nats");
+page!(rabbitmq, "rabbitmq");
 page!(memory);
 page!(claims);
 page!(brokers);

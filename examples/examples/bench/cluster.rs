@@ -149,6 +149,7 @@ impl Cluster {
         let work = options.text("work", if kill_at.is_some() { "400ms" } else { "0s" });
         let arguments = vec![
             ("store", options.text("store", "").to_owned()),
+            ("strategy", options.text("strategy", "").to_owned()),
             ("jobs", jobs.to_string()),
             ("every", options.text("every", "1s").to_owned()),
             ("jitter", options.text("jitter", "0s").to_owned()),

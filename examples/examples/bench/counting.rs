@@ -1,18 +1,19 @@
-//! A lease backend that counts the calls that it passes on.
+//! A backend that counts the calls that it passes on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anarchon::backend::{Backend, Leases, ServerInfo};
+use anarchon::backend::{Backend, JobLimits, ServerInfo};
 use anarchon::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
-    Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
+    Registered, Registration, Release, ReleaseOutcome, RunClaim, SlotClaim, SlotOutcome, Timed, Trim,
 };
-use anarchon::{BackendError, JobName, LeaseBackend};
+use anarchon::{BackendError, ClaimBackend, JobName, LeaseBackend};
 use serde_json::{Value, json};
 
-/// How often each call was made. Every one of the built-in stores' calls about many things is one round trip.
+/// How often each call was made. A call about many things is one round trip on the
+/// built-in stores, but those on brokers, where it is one or two for each thing, all under way at once.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     claim: AtomicU64,
@@ -43,7 +44,7 @@ pub(crate) struct Counting<B> {
     calls: Arc<Calls>,
 }
 
-impl<B: LeaseBackend> Counting<B> {
+impl<B> Counting<B> {
     pub(crate) fn new(store: B) -> (Self, Arc<Calls>) {
         let calls = Arc::<Calls>::default();
         (Self { store, calls: Arc::clone(&calls) }, calls)
@@ -56,8 +57,8 @@ fn one(count: &AtomicU64) {
 
 type Answer<T> = Result<Timed<T>, BackendError>;
 
-impl<B: LeaseBackend> Backend for Counting<B> {
-    type Strength = Leases;
+impl<B: Backend> Backend for Counting<B> {
+    type Strength = B::Strength;
 
     fn name(&self) -> &str {
         self.store.name()
@@ -65,6 +66,14 @@ impl<B: LeaseBackend> Backend for Counting<B> {
 
     fn memory(&self) -> Option<Duration> {
         self.store.memory()
+    }
+
+    fn history_by_age(&self) -> bool {
+        self.store.history_by_age()
+    }
+
+    fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
+        self.store.check_job(limits)
     }
 
     async fn connect(&self) -> Result<ServerInfo, BackendError> {
@@ -108,6 +117,18 @@ impl<B: LeaseBackend> Backend for Counting<B> {
 
     async fn close(&self) {
         self.store.close().await;
+    }
+}
+
+impl<B: ClaimBackend> ClaimBackend for Counting<B> {
+    async fn claim(&self, claim: &SlotClaim) -> Answer<SlotOutcome> {
+        one(&self.calls.claim);
+        self.store.claim(claim).await
+    }
+
+    async fn claim_many(&self, claims: &[SlotClaim]) -> Vec<Answer<SlotOutcome>> {
+        one(&self.calls.claim);
+        self.store.claim_many(claims).await
     }
 }
 

@@ -52,6 +52,7 @@ bench claim      single calls of a store, beside what the bare store takes
 
 bench cluster    several processes and one store
     --store URL        not memory:, which no two processes can share
+    --strategy NAME    on Redis and Valkey, without leases: stream-id, script or idmp
     --instances 3      processes
     --jobs 50          jobs; a list, as in 10,1000, is measured one after the other
     --every 1s         their interval

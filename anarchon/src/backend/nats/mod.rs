@@ -192,6 +192,8 @@ fn only<T>(mut answers: Vec<Result<T, BackendError>>) -> Result<T, BackendError>
 impl Backend for NatsBackend {
     type Strength = ClaimOnly;
 
+    const PLAIN_NAMES: bool = true;
+
     fn name(&self) -> &str {
         NAME
     }

@@ -1,0 +1,4 @@
+anarchon::main! {
+    backend: anarchon::NatsBackend,
+    lease: "15s",
+}
