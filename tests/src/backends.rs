@@ -58,7 +58,7 @@ pub async fn answer<T>(mut ask: impl AsyncFnMut() -> Result<T, BackendError>) ->
             Ok(answer) => return answer,
             Err(error) => {
                 let again = matches!(error.kind(), BackendErrorKind::Busy | BackendErrorKind::Unknown);
-                assert!(again && since.elapsed() < LONG, "{error}");
+                assert!(again && since.elapsed() < LONG * 4, "{error}");
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }

@@ -65,7 +65,9 @@ impl<D: SqlDialect> Sql<'_, D> {
         if self.locks_rows() {
             // A column that no index has: of a row that is read, the lock is given back if it is none of those.
             let keys = format!(
-                "SELECT f.slot, f.job, f.id FROM {runs} f WHERE {} AND f.status IN ('running', 'waiting')",
+                "SELECT f.slot, f.job, f.id FROM (SELECT 1 AS one) o {} \
+                 WHERE {} AND f.status IN ('running', 'waiting')",
+                self.dialect.look_up(runs, "f", true),
                 among("f")
             );
             return self.update_free(alias, set, Statement::new(keys, among_values), also);
