@@ -74,9 +74,9 @@ fn padded(count: usize) -> usize {
     count.max(1).next_power_of_two()
 }
 
-/// The same where each row that is too many costs more than a text: four sizes between a power of two and the next.
+/// The same where each row that is too many costs more than a text: eight sizes between a power of two and the next.
 fn padded_closely(count: usize) -> usize {
-    count.max(1).next_multiple_of((padded(count) / 8).max(1))
+    count.max(1).next_multiple_of((padded(count) / 16).max(1))
 }
 
 /// How a schedule identity is kept beside the job's own row, whose identity is empty.
