@@ -90,13 +90,23 @@ fn run(command: &str, options: &Options) -> Fallible<()> {
     let known: &[&str] = match command {
         "timer" => &["jobs", "seconds", "runs", "crons", "idle", "only"],
         "claim" => &["store", "jobs", "seconds", "tasks"],
-        "cluster" => {
-            &["store", "instances", "jobs", "every", "seconds", "jitter", "overlap", "work", "lease", "kill-at"]
-        }
+        "cluster" => &[
+            "store",
+            "instances",
+            "jobs",
+            "every",
+            "seconds",
+            "jitter",
+            "strategy",
+            "overlap",
+            "work",
+            "lease",
+            "kill-at",
+        ],
         // Hidden: what this program runs as its own children.
-        child::CONTENDER | child::INSTANCE => {
-            &["name", "jobs", "seconds", "idle", "store", "every", "jitter", "overlap", "work", "lease", "id"]
-        }
+        child::CONTENDER | child::INSTANCE => &[
+            "name", "jobs", "seconds", "idle", "store", "every", "jitter", "strategy", "overlap", "work", "lease", "id",
+        ],
         other => return Err(format!("there is no `{other}`; see bench --help").into()),
     };
     options.only(known)?;
