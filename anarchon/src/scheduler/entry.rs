@@ -52,9 +52,9 @@ impl FromEnv for crate::backend::PostgresBackend {
 #[diagnostic::do_not_recommend]
 impl FromEnv for AnyBackend {
     fn from_env() -> Result<Self, Error> {
-        match std::env::var("ANARCHON_STORE") {
-            Ok(url) if !url.trim().is_empty() => Self::connect(url.trim()),
-            _ => {
+        match set("ANARCHON_STORE") {
+            Some(url) => Self::connect(&url),
+            None => {
                 let file = Self::connect("sqlite:./anarchon.db");
                 local_default(std::env::var_os("KUBERNETES_SERVICE_HOST").is_some(), "ANARCHON_STORE", file)
             }
@@ -67,14 +67,10 @@ impl FromEnv for AnyBackend {
 #[diagnostic::do_not_recommend]
 impl FromEnv for crate::backend::SqliteBackend {
     fn from_env() -> Result<Self, Error> {
-        match std::env::var("DATABASE_URL") {
-            Ok(url) if url.trim().starts_with("sqlite:") || url.trim().starts_with("file:") => {
-                Ok(Self::new(url.trim()))
-            }
-            Ok(url) if !url.trim().is_empty() => {
-                Err(Error::Url("DATABASE_URL names no SQLite file; write `sqlite:/path/to/file.db`".to_owned()))
-            }
-            _ => local_default(
+        match set("DATABASE_URL") {
+            Some(url) if url.starts_with("sqlite:") || url.starts_with("file:") => Ok(Self::new(url)),
+            Some(_) => Err(Error::Url("DATABASE_URL names no SQLite file; write `sqlite:/path/to/file.db`".to_owned())),
+            None => local_default(
                 std::env::var_os("KUBERNETES_SERVICE_HOST").is_some(),
                 "DATABASE_URL",
                 Ok(Self::default()),
@@ -88,9 +84,9 @@ impl FromEnv for crate::backend::SqliteBackend {
 #[diagnostic::do_not_recommend]
 impl FromEnv for crate::backend::MySqlBackend {
     fn from_env() -> Result<Self, Error> {
-        match std::env::var("DATABASE_URL") {
-            Ok(url) if !url.trim().is_empty() => Ok(Self::new(url.trim())),
-            _ => Err(Error::Url("DATABASE_URL is not set; write `mysql://user:password@host/database`".to_owned())),
+        match set("DATABASE_URL") {
+            Some(url) => Ok(Self::new(url)),
+            None => Err(Error::Url("DATABASE_URL is not set; write `mysql://user:password@host/database`".to_owned())),
         }
     }
 }
@@ -100,11 +96,16 @@ impl FromEnv for crate::backend::MySqlBackend {
 #[diagnostic::do_not_recommend]
 impl FromEnv for crate::backend::LibsqlBackend {
     fn from_env() -> Result<Self, Error> {
-        match std::env::var("LIBSQL_URL") {
-            Ok(url) if !url.trim().is_empty() => Self::open(url.trim()).map_err(Error::Url),
-            _ => Err(Error::Url("LIBSQL_URL is not set; write `libsql://host` or `http://host:port`".to_owned())),
+        match set("LIBSQL_URL") {
+            Some(url) => Self::open(&url).map_err(Error::Url),
+            None => Err(Error::Url("LIBSQL_URL is not set; write `libsql://host` or `http://host:port`".to_owned())),
         }
     }
+}
+
+/// What a variable of the environment is set to, if that is more than blanks.
+pub(crate) fn set(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
 fn local_default<B>(in_kubernetes: bool, variable: &str, file: Result<B, Error>) -> Result<B, Error> {

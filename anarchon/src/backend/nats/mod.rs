@@ -20,7 +20,7 @@ use crate::run::{
     Finish, FinishOutcome, ManualClaim, ManualOutcome, Record, Registered, Registration, SlotClaim, SlotOutcome, Timed,
     Trim,
 };
-use crate::scheduler::entry::FromEnv;
+use crate::scheduler::entry::{FromEnv, set};
 use crate::slot::JobName;
 
 const NAME: &str = "nats";
@@ -164,10 +164,7 @@ impl From<Client> for NatsBackend {
 #[diagnostic::do_not_recommend]
 impl FromEnv for NatsBackend {
     fn from_env() -> Result<Self, Error> {
-        Ok(match std::env::var("NATS_URL") {
-            Ok(url) if !url.trim().is_empty() => Self::new(url),
-            _ => Self::default(),
-        })
+        Ok(set("NATS_URL").map_or_else(Self::default, Self::new))
     }
 }
 

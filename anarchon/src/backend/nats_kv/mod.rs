@@ -22,7 +22,7 @@ use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
     Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
 };
-use crate::scheduler::entry::FromEnv;
+use crate::scheduler::entry::{FromEnv, set};
 use crate::slot::JobName;
 
 const NAME: &str = "nats:kv";
@@ -153,10 +153,7 @@ impl From<Client> for NatsKvBackend {
 #[diagnostic::do_not_recommend]
 impl FromEnv for NatsKvBackend {
     fn from_env() -> Result<Self, Error> {
-        Ok(match std::env::var("NATS_URL") {
-            Ok(url) if !url.trim().is_empty() => Self::new(url),
-            _ => Self::default(),
-        })
+        Ok(set("NATS_URL").map_or_else(Self::default, Self::new))
     }
 }
 

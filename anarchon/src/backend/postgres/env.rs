@@ -3,6 +3,7 @@
 use sqlx::postgres::PgConnectOptions;
 
 use crate::backend::sql::clients::SqlxPostgres;
+use crate::scheduler::entry::set;
 
 /// What is used where the environment is silent.
 const HOST: &str = "localhost";
@@ -10,9 +11,8 @@ const DATABASE: &str = "postgres";
 
 /// The server that the environment names.
 pub(super) fn client() -> SqlxPostgres {
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     match set("DATABASE_URL") {
-        Some(url) => SqlxPostgres::at(url.trim()),
+        Some(url) => SqlxPostgres::at(&url),
         // These options have read the `PG…` variables.
         None => SqlxPostgres::with_options(filled(PgConnectOptions::new(), |name| set(name).is_some())),
     }

@@ -36,7 +36,7 @@ use crate::run::{
     Finish, FinishOutcome, ManualClaim, ManualOutcome, Record, Registered, Registration, SlotClaim, SlotOutcome, Timed,
     Trim,
 };
-use crate::scheduler::entry::FromEnv;
+use crate::scheduler::entry::{FromEnv, set};
 use crate::slot::{JobName, Slot, Token};
 
 const DEFAULT_BROKER: &str = "amqp://localhost";
@@ -187,10 +187,7 @@ impl From<AMQPUri> for RabbitMqBackend {
 #[diagnostic::do_not_recommend]
 impl FromEnv for RabbitMqBackend {
     fn from_env() -> Result<Self, Error> {
-        Ok(match std::env::var("AMQP_URL") {
-            Ok(url) if !url.trim().is_empty() => Self::new(url),
-            _ => Self::default(),
-        })
+        Ok(set("AMQP_URL").map_or_else(Self::default, Self::new))
     }
 }
 

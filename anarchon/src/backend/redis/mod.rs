@@ -38,7 +38,7 @@ use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
     Registered, Registration, Release, ReleaseOutcome, RunClaim, SlotClaim, SlotOutcome, Timed, Trim,
 };
-use crate::scheduler::entry::FromEnv;
+use crate::scheduler::entry::{FromEnv, set};
 use crate::slot::JobName;
 
 const DEFAULT_SERVER: &str = "redis://localhost:6379";
@@ -216,10 +216,7 @@ macro_rules! flavour {
             Self: AnyStrength,
         {
             fn from_env() -> Result<Self, Error> {
-                let found = match std::env::var($variable) {
-                    Ok(url) if !url.trim().is_empty() => $backend::<Lease>::new(url),
-                    _ => $backend::<Lease>::default(),
-                };
+                let found = set($variable).map_or_else($backend::<Lease>::default, $backend::<Lease>::new);
                 Ok(found.strategy(S::default()))
             }
         }
