@@ -35,6 +35,19 @@ pub fn claim(name: &str, slot: i64) -> RunClaim {
     claim
 }
 
+/// Runs a future to its end, on a runtime of two threads.
+///
+/// # Panics
+/// When there can be none, as inside another.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(future)
+}
+
 /// The finish of a claim that was won.
 #[must_use]
 pub fn finish(claim: &RunClaim, ending: Ending) -> Finish {

@@ -15,16 +15,8 @@ use std::time::Duration;
 use anarchon::backend::Backend;
 use anarchon::{NatsBackend, NatsKvBackend};
 use async_nats::{Client, HeaderMap};
+use tests::backends::block_on;
 use tests::servers::{Nats, NatsVersion};
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime")
-        .block_on(future)
-}
 
 /// A server of a test's own, of each version that is there.
 fn own_servers() -> impl Iterator<Item = Nats> {

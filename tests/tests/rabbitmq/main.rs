@@ -16,17 +16,8 @@ use std::time::Duration;
 
 use anarchon::run::{SlotClaim, SlotOutcome};
 use anarchon::{Backend as _, BackendError, ClaimBackend as _, Clock as _, RabbitMqBackend, Slot, SystemClock, Token};
-use tests::backends::{instance, job};
+use tests::backends::{block_on, instance, job};
 use tests::servers::RabbitMq;
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime")
-        .block_on(future)
-}
 
 /// A backend whose queues nobody else has.
 fn at(server: &RabbitMq) -> RabbitMqBackend {

@@ -19,6 +19,7 @@ use std::time::Duration;
 use anarchon::backend::Backend as _;
 use anarchon::run::{Beat, BeatOutcome, ClaimOutcome, Ending, Finish, FinishOutcome, RunClaim};
 use anarchon::{BackendError, InstanceId, JobName, LeaseBackend as _, RedisBackend, Slot, Token};
+use tests::backends::block_on;
 use tests::servers::RedisVersion;
 
 /// One of each kind: what the versions differ in, the conformance suite has seen.
@@ -26,15 +27,6 @@ const BOTH: [RedisVersion; 2] = [RedisVersion::Redis8, RedisVersion::Valkey9];
 
 /// A lease that outlasts any test.
 const LONG_LEASE: Duration = Duration::from_secs(600);
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime")
-        .block_on(future)
-}
 
 fn job(name: &str) -> JobName {
     JobName::new(name).expect("a name")

@@ -98,10 +98,6 @@ pub trait Transactions: Fixture<Backend: crate::backend::FinishIn<Self::Db>> {
     /// Whether a transaction locks the rows that it writes, and leaves others to other writers.
     const LOCKS_ROWS: bool;
 
-    /// Whether claims pass over a run whose end is not committed yet, and answer that it is running. Where not, they are
-    /// answered "busy" and sent again.
-    const CLAIMS_PASS_LOCKED: bool = Self::LOCKS_ROWS;
-
     /// A transaction on the same database, begun on a connection that is not the store's.
     fn begin(&self) -> impl Future<Output = sqlx::Transaction<'static, Self::Db>> + Send;
 

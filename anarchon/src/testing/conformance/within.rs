@@ -247,7 +247,7 @@ pub async fn an_open_transaction_holds_up_no_beat<F: Transactions>(fixture: &F) 
 
 /// Nor do claims and trims of the job wait, and the run counts as alive though its lease is over.
 pub async fn an_open_transaction_holds_up_no_claim<F: Transactions>(fixture: &F) {
-    if !F::CLAIMS_PASS_LOCKED {
+    if !F::LOCKS_ROWS {
         return;
     }
     let client = Client::new(fixture).await;
