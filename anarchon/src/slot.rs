@@ -155,6 +155,12 @@ fn host_name() -> String {
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobName(Arc<str>);
 
+/// Whether a name of a queue, a subject or a stream may have this sign, whatever the signs beside it.
+#[cfg(any(feature = "nats", feature = "rabbitmq"))]
+pub(crate) fn is_plain(sign: char) -> bool {
+    sign.is_ascii_alphanumeric() || sign == '_' || sign == '-'
+}
+
 impl JobName {
     /// Checks and keeps a name.
     ///

@@ -9,4 +9,4 @@ mod stream;
 pub(in crate::backend) use self::address::Address;
 pub(in crate::backend) use self::failure::Failure;
 pub(in crate::backend) use self::link::{Ack, Link, Message};
-pub(in crate::backend) use self::stream::{Setting, ensure, replicas};
+pub(in crate::backend) use self::stream::{Setting, ensure, replicas, wrong_name};

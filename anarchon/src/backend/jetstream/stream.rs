@@ -6,6 +6,13 @@ use serde_json::{Value, json};
 use super::Failure;
 use super::link::{Link, time};
 use crate::error::{BackendError, BackendErrorKind};
+use crate::slot::is_plain;
+
+/// Why this option's value cannot be a stream's or a bucket's name.
+pub(in crate::backend) fn wrong_name(option: &str, name: &str) -> Option<String> {
+    let good = (1..=128).contains(&name.len()) && name.chars().all(is_plain);
+    (!good).then(|| format!("`{option}` is {name:?}; it must be 1 to 128 letters, digits, `_` and `-`"))
+}
 
 /// What a setting of a stream must be.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::record;
 use super::subject::{self, Of};
-use crate::backend::jetstream::{Ack, Address, Failure, Link, Message, Setting, ensure, replicas};
+use crate::backend::jetstream::{Ack, Address, Failure, Link, Message, Setting, ensure, replicas, wrong_name};
 use crate::backend::{AT_ONCE, ServerInfo};
 use crate::clock::{from_ms, to_ms};
 use crate::error::{BackendError, BackendErrorKind};
@@ -64,7 +64,7 @@ impl Store {
     pub(super) async fn connect(&self) -> Result<ServerInfo, BackendError> {
         let window = (Duration::from_millis(100) > self.window || self.window > Duration::from_secs(86_400 * 7))
             .then(|| format!("`duplicate_window` is {:?}; it must be from 100 ms to 7 days", self.window));
-        let wrong = subject::wrong_stream(&self.stream).or_else(|| subject::wrong_prefix(&self.prefix)).or(window);
+        let wrong = wrong_name("stream", &self.stream).or_else(|| subject::wrong_prefix(&self.prefix)).or(window);
         if let Some(wrong) = wrong {
             return Err(self.link.error(BackendErrorKind::Config, wrong));
         }

@@ -1,7 +1,7 @@
 //! What the subjects are: one for each slot, for each manual run, and for the end of each run.
 
 use crate::run::RunKey;
-use crate::slot::{JobName, Slot, Token};
+use crate::slot::{JobName, Slot, Token, is_plain};
 
 /// The subject whose stamps tell the time of servers that do not tell it otherwise; those of jobs have more parts.
 pub(super) const CLOCK: &str = "clock";
@@ -53,14 +53,8 @@ pub(super) fn read(prefix: &str, job: &JobName, subject: &str) -> Option<(Of, Ru
 
 /// Why a job cannot have this name here.
 pub(super) fn wrong_name(job: &JobName) -> Option<String> {
-    let other = job.as_str().chars().find(|c| !is_plain(*c))?;
+    let other = job.as_str().chars().find(|sign| !is_plain(*sign))?;
     Some(format!("its name has a {other:?}; on NATS, names are of letters of the alphabet, digits, `_` and `-`"))
-}
-
-/// Why this cannot be a stream's name.
-pub(super) fn wrong_stream(stream: &str) -> Option<String> {
-    let good = (1..=128).contains(&stream.len()) && stream.chars().all(is_plain);
-    (!good).then(|| format!("`stream` is {stream:?}; it must be 1 to 128 letters, digits, `_` and `-`"))
 }
 
 /// Why this cannot be what subjects begin with.
@@ -72,13 +66,10 @@ pub(super) fn wrong_prefix(prefix: &str) -> Option<String> {
     })
 }
 
-fn is_plain(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_' || c == '-'
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::jetstream::wrong_name as wrong_stream;
 
     #[test]
     fn a_subject_is_of_one_run_and_says_which() {
@@ -115,9 +106,9 @@ mod tests {
         for wrong in ["", ".", "cron", "a..b.", "a*.", "$KV.x.", " cron."] {
             assert!(wrong_prefix(wrong).is_some(), "{wrong}");
         }
-        assert_eq!(wrong_stream("CRON"), None);
+        assert_eq!(wrong_stream("stream", "CRON"), None);
         for wrong in ["", "a.b", "a b", ">"] {
-            assert!(wrong_stream(wrong).is_some(), "{wrong}");
+            assert!(wrong_stream("stream", wrong).is_some(), "{wrong}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a job's key is. Keys take few characters, and names of jobs take nearly all.
 
-use crate::slot::JobName;
+use crate::slot::{JobName, is_plain};
 
 /// What the keys of jobs begin with.
 pub(super) const JOB: &str = "job.";
@@ -13,7 +13,7 @@ pub(super) const CLOCK: &str = "clock";
 pub(super) fn of(job: &JobName) -> String {
     let mut key = JOB.to_owned();
     for byte in job.as_str().bytes() {
-        if byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-' {
+        if is_plain(char::from(byte)) {
             key.push(char::from(byte));
         } else {
             key.push_str(&format!("={byte:02X}"));
@@ -38,16 +38,10 @@ pub(super) fn read(key: &str) -> Option<JobName> {
     JobName::new(String::from_utf8(bytes).ok()?).ok()
 }
 
-/// Why this cannot be a bucket's name.
-pub(super) fn wrong_bucket(bucket: &str) -> Option<String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let good = (1..=128).contains(&bucket.len()) && bucket.chars().all(fits);
-    (!good).then(|| format!("`bucket` is {bucket:?}; it must be 1 to 128 letters, digits, `_` and `-`"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::jetstream::wrong_name as wrong_bucket;
 
     #[test]
     fn a_key_is_of_one_job_and_says_which() {
@@ -70,8 +64,8 @@ mod tests {
     #[test]
     fn a_bucket_that_servers_would_take_apart_is_refused() {
         for wrong in ["", "a.b", "a b", "a*", ">", "é", &"x".repeat(129)] {
-            assert!(wrong_bucket(wrong).is_some(), "{wrong}");
+            assert!(wrong_bucket("bucket", wrong).is_some(), "{wrong}");
         }
-        assert_eq!(wrong_bucket("billing_cron-2"), None);
+        assert_eq!(wrong_bucket("bucket", "billing_cron-2"), None);
     }
 }

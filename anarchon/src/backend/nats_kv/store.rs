@@ -21,7 +21,7 @@ use futures_util::future::{BoxFuture, FutureExt as _, Shared, join, join_all};
 use serde_json::json;
 
 use super::key;
-use crate::backend::jetstream::{Address, Failure, Link, Setting, ensure, replicas};
+use crate::backend::jetstream::{Address, Failure, Link, Setting, ensure, replicas, wrong_name};
 use crate::backend::state::{Fault, JobState, Stored};
 use crate::backend::{AT_ONCE, ServerInfo};
 use crate::clock::to_ms;
@@ -88,7 +88,7 @@ impl Store {
 
     /// Connects, and makes the bucket.
     pub(super) async fn connect(&self) -> Result<ServerInfo, BackendError> {
-        if let Some(why) = key::wrong_bucket(&self.bucket) {
+        if let Some(why) = wrong_name("bucket", &self.bucket) {
             return Err(self.link.error(BackendErrorKind::Config, why));
         }
         let info = self.link.hello().await?;

@@ -1,6 +1,6 @@
 //! What queues are called, and which names fit.
 
-use crate::slot::{JobName, Slot};
+use crate::slot::{JobName, Slot, is_plain};
 
 /// The longest prefix, in bytes: with the longest job name and what follows it a queue's name stays below the 255 bytes
 /// that the protocol allows.
@@ -39,8 +39,7 @@ impl Names {
 
     /// Why a job cannot be called so. A name is a part of queues' names, where a dot would mean something.
     pub(super) fn refuse(&self, job: &JobName) -> Result<(), String> {
-        let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-        if job.as_str().bytes().all(fits) {
+        if job.as_str().chars().all(is_plain) {
             return match self.base(job).starts_with("amq.") {
                 true => Err("together with `prefix` begins with `amq.`, which the broker keeps for itself".to_owned()),
                 false => Ok(()),
