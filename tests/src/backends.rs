@@ -38,14 +38,14 @@ pub fn claim(name: &str, slot: i64) -> RunClaim {
 /// Runs a future to its end, on a runtime of two threads.
 ///
 /// # Panics
-/// When there can be none, as inside another.
+/// When there can be none, as inside another, or when there is no end to it: a test that waits for ever would hide the
+/// outcome of all others.
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime")
-        .block_on(future)
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let ended = tokio::time::timeout(LONG * 20, future).await;
+        ended.unwrap_or_else(|_| panic!("no end in {:?}", LONG * 20))
+    })
 }
 
 /// The finish of a claim that was won.
@@ -67,14 +67,16 @@ pub fn won(outcome: &ClaimOutcome) -> bool {
 pub async fn answer<T>(mut ask: impl AsyncFnMut() -> Result<T, BackendError>) -> T {
     let since = std::time::Instant::now();
     loop {
-        match ask().await {
-            Ok(answer) => return answer,
-            Err(error) => {
-                let again = matches!(error.kind(), BackendErrorKind::Busy | BackendErrorKind::Unknown);
-                assert!(again && since.elapsed() < LONG * 4, "{error}");
-                tokio::time::sleep(Duration::from_millis(5)).await;
+        let error = match tokio::time::timeout(LONG, ask()).await {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(error)) => {
+                assert!(matches!(error.kind(), BackendErrorKind::Busy | BackendErrorKind::Unknown), "{error}");
+                error.to_string()
             }
-        }
+            Err(_) => format!("silence for {LONG:?}"),
+        };
+        assert!(since.elapsed() < LONG * 4, "{error}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

@@ -16,6 +16,9 @@ use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisR
 /// How long it is tried to connect. Nothing waits that long but the first call: others have deadlines of their own.
 const CONNECT: Duration = Duration::from_secs(5);
 
+/// After this long, an answer is not on its way any more.
+const SILENCE: Duration = Duration::from_secs(60);
+
 /// How long a node of a cluster is waited for before another is asked who has its place.
 #[cfg(feature = "redis-cluster")]
 const NODE: Duration = Duration::from_secs(3);
@@ -98,9 +101,12 @@ impl Address {
 
     /// A new connection of our own, if this is an address.
     ///
-    /// How long an answer may take is the caller's business; the crate would give up after half a second.
+    /// How long an answer may take is the caller's business; the crate would give up after half a second. It also loses
+    /// a request that is handed to a connection in the moment in which that one's task ends, and says so to nobody: such
+    /// a wait must end some day also where the caller has no deadline.
     pub(super) async fn connect(&self) -> RedisResult<Option<Arc<dyn Connection>>> {
-        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(Some(CONNECT));
+        let config =
+            AsyncConnectionConfig::new().set_response_timeout(Some(SILENCE)).set_connection_timeout(Some(CONNECT));
         match self {
             Self::Server(client) => {
                 let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
