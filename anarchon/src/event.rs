@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::BackendErrorKind;
 use crate::run::{AttemptStatus, Reason, RunKey, SkipReason, Status};
 use crate::slot::{JobName, Slot};
 
@@ -20,6 +21,8 @@ pub enum Event {
         fence: Option<u64>,
         /// Why it starts.
         reason: Reason,
+        /// How long after its slot it was won, by the store's clock; zero for a manual run.
+        late: Duration,
     },
     /// Another instance runs, or ran, the slot.
     LostRace {
@@ -47,6 +50,8 @@ pub enum Event {
         run_status: Status,
         /// The error text of one that failed or ran out of time.
         error: Option<Arc<str>>,
+        /// How long its handler took, with its blocking work.
+        took: Duration,
     },
     /// This instance has lost the lease of a run, or could not renew it in time: the handler is cancelled, and nothing
     /// of it is recorded but a success that comes before another instance takes the run over.
@@ -62,6 +67,8 @@ pub enum Event {
         run: RunKey,
         /// The attempt's number.
         attempt: u32,
+        /// How long its handler took, with its blocking work.
+        took: Duration,
     },
     /// A claim was won but not started, and given back.
     Returned {
@@ -104,6 +111,8 @@ pub enum Event {
     StoreTrouble {
         /// What it said.
         error: Arc<str>,
+        /// What is known about the call's effect.
+        kind: BackendErrorKind,
     },
     /// The store answers again.
     StoreRecovered {

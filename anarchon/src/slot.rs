@@ -179,6 +179,12 @@ impl JobName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The text itself, shared.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
 }
 
 impl fmt::Display for JobName {

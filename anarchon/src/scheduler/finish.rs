@@ -203,7 +203,7 @@ impl Engine {
 
     fn recorded(&mut self, id: u64, run_status: Status, retry_in: Option<Duration>, now: Now) {
         let Some(run) = self.forget_run(id) else { return };
-        let Some(Last::Finish(finish)) = run.last else { return };
+        let Some(Last::Finish(finish)) = &run.last else { return };
         // It may have been marked done before, by a transaction of the user's.
         let (status, error) = match run_status {
             Status::Done => (AttemptStatus::Done, None),
@@ -223,6 +223,7 @@ impl Engine {
             status,
             run_status,
             error: error.map(Into::into),
+            took: run.took(),
         });
         Waiter::tell(run.waiter, Ok(status));
         if let (Status::Waiting, Some(wait)) = (run_status, retry_in) {
@@ -233,7 +234,7 @@ impl Engine {
     fn handed_over(&mut self, id: u64, now: Now) {
         let Some(run) = self.forget_run(id) else { return };
         tracing::info!(run = %run.key, attempt = run.win.attempt, "handed over");
-        self.emit(Event::HandedOver { run: run.key.clone(), attempt: run.win.attempt });
+        self.emit(Event::HandedOver { run: run.key.clone(), attempt: run.win.attempt, took: run.took() });
         Waiter::tell(run.waiter, Ok(AttemptStatus::HandedOver));
         // A runtime that died under a living scheduler hands over too, and then this instance is a backup again.
         self.watch_run(run.key, self.settings.watch, now);

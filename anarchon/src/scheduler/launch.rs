@@ -88,6 +88,8 @@ impl Drop for Handle {
 
 /// Starts an engine; returns once it runs, or with what stood in its way.
 pub(super) async fn launch(parts: Parts, placement: Placement) -> Result<Handle> {
+    #[cfg(feature = "metrics")]
+    super::meter::describe();
     let (commands, inputs) = mpsc::unbounded_channel();
     let (events, _) = broadcast::channel(EVENTS);
     let (tell_stopped, stopped) = watch::channel(None);

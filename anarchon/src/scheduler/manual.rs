@@ -141,7 +141,8 @@ impl Engine {
                 }
                 let (end, ended) = oneshot::channel();
                 let win = Win { attempt: 1, fence, reason: Reason::Manual, max_attempts: 1 };
-                self.emit(Event::Claimed { run: key.clone(), attempt: 1, fence, reason: Reason::Manual });
+                let (run, late) = (key.clone(), Duration::ZERO);
+                self.emit(Event::Claimed { run, attempt: 1, fence, reason: Reason::Manual, late });
                 self.start(job, None, key.clone(), win, token, lease_until, Some(Waiter(end)), now);
                 let _ = reply.send(Ok(ManualRun { run: key, end: ended }));
             }

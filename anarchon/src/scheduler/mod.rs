@@ -20,6 +20,8 @@ mod ids;
 mod jobs;
 mod launch;
 mod manual;
+#[cfg(feature = "metrics")]
+mod meter;
 mod outlet;
 mod random;
 mod returns;

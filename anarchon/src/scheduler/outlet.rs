@@ -1,11 +1,13 @@
-//! Where events go: to those who listen, and into the counts of `health()`.
+//! Where events go: to those who listen, into the counts of `health()`, and into metrics.
 
 use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
+use super::clocks::Now;
 use super::engine::Engine;
 use super::vitals::Vitals;
+use crate::error::BackendError;
 use crate::event::Event;
 
 pub(super) struct Outlet {
@@ -21,13 +23,22 @@ impl Outlet {
     }
 
     pub(super) fn look_who_listens(&mut self) {
-        self.heard = self.events.receiver_count() > 0;
+        self.heard = cfg!(feature = "metrics") || self.events.receiver_count() > 0;
+    }
+
+    /// A call failed, or a part of one about many things.
+    pub(super) fn store_failed(&self, error: &BackendError, now: Now) {
+        #[cfg(feature = "metrics")]
+        super::meter::store_failed(error);
+        self.vitals.store_failed(error, now);
     }
 }
 
 impl Engine {
     pub(super) fn emit(&self, event: Event) {
         self.outlet.vitals.count(&event);
+        #[cfg(feature = "metrics")]
+        super::meter::event(&event);
         // Nobody listening is no error.
         let _ = self.outlet.events.send(event);
     }

@@ -9,6 +9,7 @@ use super::engine::Engine;
 use super::handler::{Batch, Ended, Starting, error_text};
 use super::manual::Waiter;
 use super::timer::{JobId, Timer};
+use crate::clock::from_ms;
 use crate::context::{CancelReason, Context, ContextParts, Signals};
 use crate::event::Event;
 use crate::job::Job;
@@ -52,6 +53,8 @@ pub(super) struct Run {
     pub(super) said_lost: bool,
     /// The handler has ended, and this is to be said.
     pub(super) last: Option<Last>,
+    /// When, since boot, it began.
+    began: Duration,
     /// When, since boot, it ended.
     pub(super) ended: Duration,
     /// What is to be said is under way.
@@ -77,6 +80,11 @@ impl Run {
     pub(super) fn renewed(&mut self, until: Duration, margin: Duration) {
         self.lease_until = self.lease_until.max(until);
         self.reins.0.0.signals.set_fence(self.lease_until.saturating_sub(margin));
+    }
+
+    /// How long its handler took.
+    pub(super) fn took(&self) -> Duration {
+        self.ended.saturating_sub(self.began)
     }
 
     /// Whether a transaction of the user's was to mark it done: then only the store knows.
@@ -110,7 +118,10 @@ impl Engine {
         }
         self.watched.remove(&key);
         let Win { attempt, fence, reason, .. } = win;
-        self.tell(|| Event::Claimed { run: key.clone(), attempt, fence, reason });
+        self.tell(|| {
+            let late = from_ms(self.store_ms(now).saturating_sub(key.slot.ms()));
+            Event::Claimed { run: key.clone(), attempt, fence, reason, late }
+        });
         self.start(claim.job, Some(claim.due.job), key, win, claim.token, lease_until, None, now);
     }
 
@@ -171,6 +182,7 @@ impl Engine {
             lost: false,
             said_lost: false,
             last: None,
+            began: now.boot,
             ended: now.boot,
             saying: false,
             tries: 0,

@@ -50,7 +50,7 @@ impl Engine {
     }
 
     pub(super) fn store_failed(&mut self, error: &BackendError, now: Now) {
-        self.outlet.vitals.store_failed(error, now);
+        self.outlet.store_failed(error, now);
         // Who refuses one thing answers all the same; it is said where that thing is given up.
         if error.kind() == BackendErrorKind::Refused {
             self.answered = now.boot;
@@ -60,7 +60,7 @@ impl Engine {
         if self.trouble.is_none() {
             self.trouble = Some(now.boot);
             tracing::warn!(backend = self.store.name(), error = %error, "the store does not answer; calls are repeated");
-            self.emit(Event::StoreTrouble { error: error.to_string().into() });
+            self.emit(Event::StoreTrouble { error: error.to_string().into(), kind: error.kind() });
         }
     }
 

@@ -145,6 +145,8 @@ impl Engine {
             ends_waiting: self.tally.ended,
             clock_offset_ms: self.store_clock.skew_ms(now),
         };
+        #[cfg(feature = "metrics")]
+        super::meter::counts(&counts);
         let mut latest = self.outlet.vitals.latest();
         latest.engine = if self.stopping.is_some() { EngineState::Stopping } else { EngineState::Running };
         latest.turn = now.boot;

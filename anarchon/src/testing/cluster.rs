@@ -416,7 +416,7 @@ impl Instance {
                 Event::Started { run, attempt } => drop(self.running.insert((run.clone(), *attempt))),
                 Event::Finished { run, attempt, .. }
                 | Event::LeaseLost { run, attempt }
-                | Event::HandedOver { run, attempt } => drop(self.running.remove(&(run.clone(), *attempt))),
+                | Event::HandedOver { run, attempt, .. } => drop(self.running.remove(&(run.clone(), *attempt))),
                 _ => {}
             }
             self.seen.push(event);

@@ -93,7 +93,7 @@ impl Log {
 
     pub(crate) fn event(&self, event: &Event) {
         match event {
-            Event::Claimed { run, attempt, fence, reason } => self.write(&Line {
+            Event::Claimed { run, attempt, fence, reason, .. } => self.write(&Line {
                 fence: *fence,
                 reason: Some(reason.as_str()),
                 ..self.run("claimed", run, Some(*attempt), None)
@@ -102,7 +102,7 @@ impl Log {
                 self.write(&self.run("lost-race", run, None, Some(if *backup { "backup" } else { "over" })));
             }
             Event::Started { run, attempt } => self.write(&self.run("started", run, Some(*attempt), None)),
-            Event::Finished { run, attempt, status, run_status, error } => {
+            Event::Finished { run, attempt, status, run_status, error, .. } => {
                 let how = match error {
                     Some(error) => format!("{status}, run {run_status}: {error}"),
                     None => format!("{status}, run {run_status}"),
@@ -110,7 +110,7 @@ impl Log {
                 self.write(&self.run("finished", run, Some(*attempt), Some(&how)));
             }
             Event::LeaseLost { run, attempt } => self.write(&self.run("lost", run, Some(*attempt), None)),
-            Event::HandedOver { run, attempt } => self.write(&self.run("handed-over", run, Some(*attempt), None)),
+            Event::HandedOver { run, attempt, .. } => self.write(&self.run("handed-over", run, Some(*attempt), None)),
             Event::Returned { run } => self.write(&self.run("returned", run, None, None)),
             Event::Skipped { job, slot, reason, .. } => self.write(&Line {
                 job: Some(job.as_str()),
@@ -127,7 +127,7 @@ impl Log {
             Event::LongRun { run, age } => {
                 self.write(&self.run("long-run", run, None, Some(&format!("{age:?}"))));
             }
-            Event::StoreTrouble { error } => self.write(&Line { how: Some(error), ..self.line("store-trouble") }),
+            Event::StoreTrouble { error, .. } => self.write(&Line { how: Some(error), ..self.line("store-trouble") }),
             Event::StoreRecovered { after } => {
                 self.write(&Line { how: Some(&format!("{after:?}")), ..self.line("store-recovered") });
             }
