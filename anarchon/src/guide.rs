@@ -14,6 +14,7 @@
 //! | [`leases`] | the states of a run, and the rules by which it goes from one to the next |
 //! | [`failures`] | crash, freeze, partition, outage, clock jump, deploy, slow handler: one by one |
 //! | [`deploys`] | two versions at once, and hand-over |
+//! | [`observing`] | health, events, logs and metrics |
 //!
 //! | where it is decided | |
 //! |---|---|
@@ -55,6 +56,7 @@ page!(migrating);
 pub mod leases {}
 page!(failures);
 page!(deploys);
+page!(observing);
 page!(backends);
 page!(sqlite, "sqlite");
 page!(postgres, "postgres");

@@ -89,6 +89,7 @@
 //! | `redis-cluster`, `redis-sentinel` | no | the same on a cluster, or on the server that sentinels name |
 //! | `nats` | no | `NatsKvBackend`, with leases, and `NatsBackend`, which only claims |
 //! | `rabbitmq` | no | `RabbitMqBackend` |
+//! | `metrics` | no | counters, gauges and histograms through the `metrics` crate: [`guide::observing`] |
 //! | `testing` | no | `testing`: the conformance suite for backends, a cluster of instances in one process, a manual clock, a store that fails on demand |
 //!
 //! The oldest supported Rust is the `rust-version` of the manifest; raising it is a minor release.

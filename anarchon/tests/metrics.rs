@@ -1,10 +1,11 @@
 //! Every metric is recorded by what it is there to show, and no other scenario is needed to see it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails panics")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use anarchon::testing::TestCluster;
-use anarchon::{Context, Overlap, Scheduler};
+use anarchon::testing::{Fault, FaultyBackend, ManualClock, TestCluster, Verb};
+use anarchon::{Context, MemoryBackend, Overlap, Scheduler};
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
@@ -183,7 +184,7 @@ fn slots_that_are_not_run_are_counted() {
 }
 
 #[test]
-fn claims_that_were_never_answered_are_counted_and_what_they_won_is_returned() {
+fn claims_that_were_never_answered_are_counted() {
     recorded(|snapshotter| {
         let mut cluster = TestCluster::new(1, 7, |instance| instance);
         let add = async |scheduler: Scheduler<_>| {
@@ -197,4 +198,22 @@ fn claims_that_were_never_answered_are_counted_and_what_they_won_is_returned() {
         assert_eq!(recorded.counter("anarchon_claims_total{job=job,outcome=unclear}"), 1);
         cluster.heal(0);
     });
+}
+
+#[tokio::test]
+async fn a_claim_whose_answer_came_too_late_to_start_it_is_counted() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recorded = metrics::set_default_local_recorder(&recorder);
+    let clock = ManualClock::new(1_768_471_200_000);
+    let store = FaultyBackend::new(MemoryBackend::with_clock(Arc::new(clock.clone())));
+    let scheduler = Scheduler::builder(store.clone()).clock(Arc::new(clock.clone())).seed(7).on_callers_runtime();
+    let scheduler = scheduler.start().await.unwrap();
+    scheduler.every("job", "1h", async || {}).jitter("0s").add().await.unwrap();
+    clock.advance(secs(3599)).await;
+    store.fail_next(Verb::Claim, Fault::HoldReply);
+    clock.advance(secs(1)).await;
+    clock.freeze_while(secs(20), || store.let_go()).await;
+    let recorded = Recorded::take(&snapshotter);
+    assert_eq!(recorded.counter("anarchon_claims_total{job=job,outcome=returned}"), 1);
 }

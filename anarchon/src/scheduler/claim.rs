@@ -290,7 +290,10 @@ impl Engine {
         state.skips = Some(Box::new((blocker.clone(), count)));
         if count == 3 && claim.job.timeout.is_none() {
             let age = from_ms(self.store_ms(now).saturating_sub(blocker.slot.ms()));
-            tracing::warn!(run = %blocker, ?age, "this run makes slot after slot skip, and its job has no `timeout`");
+            tracing::warn!(
+                job = %blocker.job, slot = %blocker.slot, ?age,
+                "this run makes slot after slot skip, and its job has no `timeout`"
+            );
             self.emit(Event::LongRun { run: blocker, age });
         }
     }
@@ -298,7 +301,10 @@ impl Engine {
     /// Says it once for each claim: it is repeated until it is too late.
     fn refused(&self, claim: &Claim, error: &BackendError) {
         if error.kind() == BackendErrorKind::Refused && claim.tries == 1 {
-            tracing::warn!(job = %claim.job.name, slot = %claim.due.slot, %error, "the store refuses this claim");
+            tracing::warn!(
+                job = %claim.job.name, slot = %claim.due.slot, %error, backend = self.store.name(),
+                "the store refuses this claim"
+            );
         }
     }
 

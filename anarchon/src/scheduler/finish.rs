@@ -210,9 +210,12 @@ impl Engine {
             _ => (finish.ending.status(), finish.ending.error()),
         };
         match status {
-            AttemptStatus::Done => tracing::debug!(run = %run.key, attempt = run.win.attempt, "done"),
+            AttemptStatus::Done => {
+                tracing::debug!(job = %run.key.job, slot = %run.key.slot, attempt = run.win.attempt, "done")
+            }
             _ => tracing::warn!(
-                run = %run.key, attempt = run.win.attempt, %status, error = error.unwrap_or_default(),
+                job = %run.key.job, slot = %run.key.slot, attempt = run.win.attempt, %status,
+                error = error.unwrap_or_default(),
                 "the attempt did not end well"
             ),
         }
@@ -233,7 +236,7 @@ impl Engine {
 
     fn handed_over(&mut self, id: u64, now: Now) {
         let Some(run) = self.forget_run(id) else { return };
-        tracing::info!(run = %run.key, attempt = run.win.attempt, "handed over");
+        tracing::info!(job = %run.key.job, slot = %run.key.slot, attempt = run.win.attempt, "handed over");
         self.emit(Event::HandedOver { run: run.key.clone(), attempt: run.win.attempt, took: run.took() });
         Waiter::tell(run.waiter, Ok(AttemptStatus::HandedOver));
         // A runtime that died under a living scheduler hands over too, and then this instance is a backup again.
@@ -260,7 +263,10 @@ impl Engine {
     /// The store will not learn how this attempt ended; the end of its lease decides.
     fn leave_unsaid(&mut self, id: u64, error: &BackendError, now: Now) {
         let Some(run) = self.forget_run(id) else { return };
-        tracing::error!(run = %run.key, %error, "the end of this attempt could not be recorded");
+        tracing::error!(
+            job = %run.key.job, slot = %run.key.slot, attempt = run.win.attempt, %error, backend = self.store.name(),
+            "the end of this attempt could not be recorded"
+        );
         Waiter::tell(run.waiter, Err(error.to_shared()));
         self.watch_run(run.key, self.settings.watch, now);
     }

@@ -160,7 +160,10 @@ impl Engine {
             run: id,
             job: Arc::clone(&job),
             context,
-            span: tracing::info_span!("run", job = %key.job, slot = %key.slot, attempt = win.attempt),
+            span: tracing::info_span!(
+                parent: None, "run", job = %key.job, slot = %key.slot, attempt = win.attempt, fence = win.fence,
+                reason = %win.reason, instance = %self.instance, backend = self.store.name(),
+            ),
         });
         self.tell(|| Event::Started { run: key.clone(), attempt: win.attempt });
         if let Some(at) = timeout_at {
@@ -272,7 +275,10 @@ impl Engine {
     fn timed_out(&mut self, id: u64, now: Now) {
         let grace = self.settings.stop_grace;
         let Some(run) = self.runs.get(&id).filter(|run| run.last.is_none()) else { return };
-        tracing::warn!(run = %run.key, timeout = ?run.job.timeout, "the run takes longer than its time-out");
+        tracing::warn!(
+            job = %run.key.job, slot = %run.key.slot, attempt = run.win.attempt, timeout = ?run.job.timeout.unwrap_or_default(),
+            "the run takes longer than its time-out"
+        );
         self.cancel(id, CancelReason::Timeout, grace, now);
     }
 
@@ -355,7 +361,10 @@ impl Engine {
     }
 
     fn say_lost(&self, run: &Run) {
-        tracing::warn!(run = %run.key, attempt = run.win.attempt, "lease lost: another instance may run this now");
+        tracing::warn!(
+            job = %run.key.job, slot = %run.key.slot, attempt = run.win.attempt,
+            "lease lost: another instance may run this now"
+        );
         self.emit(Event::LeaseLost { run: run.key.clone(), attempt: run.win.attempt });
     }
 }

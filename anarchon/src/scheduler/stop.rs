@@ -74,7 +74,10 @@ impl Engine {
     pub(super) fn give_up_on(&mut self, id: u64, now: Now) {
         let Some(run) = self.runs.get_mut(&id).filter(|run| run.last.is_none()) else { return };
         run.abandoned = true;
-        tracing::error!(run = %run.key, "the handler blocks its thread and cannot be stopped; its lease is left to run out");
+        tracing::error!(
+            job = %run.key.job, slot = %run.key.slot, attempt = run.win.attempt,
+            "the handler blocks its thread and cannot be stopped; its lease is left to run out"
+        );
         if let Some(stopping) = &mut self.stopping {
             stopping.blocked.push(run.key.job.clone());
         }

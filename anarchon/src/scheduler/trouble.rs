@@ -54,12 +54,12 @@ impl Engine {
         // Who refuses one thing answers all the same; it is said where that thing is given up.
         if error.kind() == BackendErrorKind::Refused {
             self.answered = now.boot;
-            tracing::debug!(backend = self.store.name(), error = %error, "refused");
+            tracing::debug!(backend = self.store.name(), %error, "refused");
             return;
         }
         if self.trouble.is_none() {
             self.trouble = Some(now.boot);
-            tracing::warn!(backend = self.store.name(), error = %error, "the store does not answer; calls are repeated");
+            tracing::warn!(backend = self.store.name(), %error, "the store does not answer; calls are repeated");
             self.emit(Event::StoreTrouble { error: error.to_string().into(), kind: error.kind() });
         }
     }
@@ -69,7 +69,11 @@ impl Engine {
         let bad = skew.abs() > 1000;
         if bad && skew.abs_diff(self.skew_said) > 1000 {
             self.skew_said = skew;
-            tracing::warn!(offset_ms = skew, "this machine's clock differs from the store's, whose clock counts");
+            tracing::warn!(
+                backend = self.store.name(),
+                offset_ms = skew,
+                "this machine's clock differs from the store's, whose clock counts"
+            );
             self.emit(Event::ClockSkew { offset_ms: skew });
         } else if !bad {
             self.skew_said = 0;
