@@ -69,7 +69,7 @@ impl Claims {
     }
 
     /// All that are not decided yet.
-    pub(super) fn len(&self) -> usize {
+    pub(super) fn undecided(&self) -> usize {
         self.queue.len() + self.waiting.len() + self.sent
     }
 

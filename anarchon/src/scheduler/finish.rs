@@ -211,7 +211,7 @@ impl Engine {
         };
         match status {
             AttemptStatus::Done => {
-                tracing::debug!(job = %run.key.job, slot = %run.key.slot, attempt = run.win.attempt, "done")
+                tracing::debug!(job = %run.key.job, slot = %run.key.slot, attempt = run.win.attempt, "done");
             }
             _ => tracing::warn!(
                 job = %run.key.job, slot = %run.key.slot, attempt = run.win.attempt, %status,
@@ -273,8 +273,8 @@ impl Engine {
 
     pub(super) fn forget_run(&mut self, id: u64) -> Option<Run> {
         let run = *self.runs.remove(&id)?;
-        self.tally.ended -= usize::from(run.last.is_some());
-        self.tally.lost -= usize::from(run.said_lost);
+        self.tally.ended = self.tally.ended.saturating_sub(usize::from(run.last.is_some()));
+        self.tally.lost = self.tally.lost.saturating_sub(usize::from(run.said_lost));
         if let Some(job) = run.job_id {
             self.jobs.run_ended(job, &run.key);
         }

@@ -123,7 +123,7 @@ impl Jobs {
         };
         let Some(state) = self.get_mut(id) else { return };
         let before = std::mem::replace(&mut state.paused, paused);
-        self.paused = self.paused + usize::from(paused) - usize::from(before);
+        self.paused = (self.paused + usize::from(paused)).saturating_sub(usize::from(before));
     }
 
     pub(super) fn find(&self, name: &str) -> Option<JobId> {
@@ -136,7 +136,7 @@ impl Jobs {
         place.0 = place.0.wrapping_add(1);
         self.free.push(id.index);
         let mut state = place.1.take()?;
-        self.paused -= usize::from(state.paused);
+        self.paused = self.paused.saturating_sub(usize::from(state.paused));
         if !matches!(state.running, Running::None) {
             self.left.insert(state.job.name.clone(), std::mem::take(&mut state.running));
         }

@@ -276,7 +276,8 @@ impl Engine {
         let grace = self.settings.stop_grace;
         let Some(run) = self.runs.get(&id).filter(|run| run.last.is_none()) else { return };
         tracing::warn!(
-            job = %run.key.job, slot = %run.key.slot, attempt = run.win.attempt, timeout = ?run.job.timeout.unwrap_or_default(),
+            job = %run.key.job, slot = %run.key.slot, attempt = run.win.attempt,
+            timeout = ?run.job.timeout.unwrap_or_default(),
             "the run takes longer than its time-out"
         );
         self.cancel(id, CancelReason::Timeout, grace, now);

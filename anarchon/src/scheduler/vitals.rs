@@ -141,7 +141,7 @@ impl Engine {
             paused_jobs: self.jobs.paused(),
             runs: self.runs.len().saturating_sub(self.tally.ended),
             leases: if self.leases { self.runs.len().saturating_sub(self.tally.lost) } else { 0 },
-            slots_waiting: self.slots_in_groups() + self.claims.len(),
+            slots_waiting: self.slots_in_groups() + self.claims.undecided(),
             ends_waiting: self.tally.ended,
             clock_offset_ms: self.store_clock.skew_ms(now),
         };

@@ -1,9 +1,14 @@
 //! What `health()` says while things go well, and while they do not.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
 use anarchon::testing::{Fault, ManualClock, TestCluster, Verb};
-use anarchon::{BackendErrorKind, ClaimOnlyMemoryBackend, Context, EngineState, Event, Health, Scheduler};
+use anarchon::{
+    BackendErrorKind, ClaimOnlyMemoryBackend, Clock, Context, EngineState, Error, Event, Health, MemoryBackend,
+    Scheduler,
+};
+use futures_util::future::BoxFuture;
 
 use crate::world::{Log, START, World, ms, secs, work};
 
@@ -83,8 +88,8 @@ async fn leases_that_are_lost_are_counted_and_held_no_more() {
     let world = World::new();
     let a = world.instance("a").await;
     // It does not react, and blocking work goes on after it was dropped.
-    let (end, ended) = std::sync::mpsc::channel::<()>();
-    let ended = Arc::new(std::sync::Mutex::new(ended));
+    let (end, ended) = mpsc::channel::<()>();
+    let ended = Arc::new(Mutex::new(ended));
     let blocked = move |ctx: Context| {
         let ended = Arc::clone(&ended);
         async move {
@@ -183,6 +188,58 @@ fn an_engine_that_gets_no_time_is_stalled_and_one_that_is_gone_is_dead() {
     assert!(!frozen.health().is_healthy());
 }
 
+/// A clock on which the engine's thread gets stuck, or panics.
+#[derive(Clone, Debug)]
+struct BadClock {
+    clock: ManualClock,
+    panics: Arc<Mutex<bool>>,
+}
+
+impl Clock for BadClock {
+    fn wall_ms(&self) -> i64 {
+        assert!(!*self.panics.lock().unwrap_or_else(PoisonError::into_inner), "told to panic");
+        self.clock.wall_ms()
+    }
+    fn boot(&self) -> Duration {
+        self.clock.boot()
+    }
+    fn sleep_until(&self, at: Duration) -> BoxFuture<'static, ()> {
+        self.clock.sleep_until(at)
+    }
+}
+
+#[tokio::test]
+async fn an_engine_on_a_thread_of_its_own_that_is_stuck_or_panics_is_told_by_other_threads() {
+    let clock = BadClock { clock: ManualClock::new(START), panics: Arc::default() };
+    let store = MemoryBackend::with_clock(Arc::new(clock.clock.clone()));
+    let scheduler = Scheduler::builder(store).clock(Arc::new(clock.clone())).start().await.unwrap();
+    assert!(scheduler.health().is_healthy());
+    // The lock is taken before time moves, and nobody but the engine's thread waits for it.
+    let ((take, taken), (let_go, over)) = (mpsc::channel::<()>(), mpsc::channel::<()>());
+    let holder = std::thread::spawn({
+        let panics = Arc::clone(&clock.panics);
+        move || {
+            let mut panics = panics.lock().unwrap();
+            take.send(()).unwrap();
+            over.recv().unwrap();
+            *panics = true;
+        }
+    });
+    taken.recv().unwrap();
+    clock.clock.freeze(secs(5)).await;
+    assert_eq!(scheduler.health().engine, EngineState::Stalled);
+    let_go.send(()).unwrap();
+    holder.join().unwrap();
+    let dead = async {
+        while scheduler.health().engine != EngineState::Dead {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(secs(60), dead).await.unwrap();
+    assert!(!scheduler.health().is_healthy());
+    assert!(matches!(scheduler.stop().await, Err(Error::Stopped)));
+}
+
 #[tokio::test]
 async fn a_store_that_only_claims_has_no_leases_and_all_the_rest() {
     let clock = ManualClock::new(START);
@@ -195,10 +252,7 @@ async fn a_store_that_only_claims_has_no_leases_and_all_the_rest() {
         .unwrap();
     let handler = {
         let clock = clock.clone();
-        move || {
-            use anarchon::Clock as _;
-            clock.sleep_until(clock.boot() + secs(5))
-        }
+        move || clock.sleep_until(clock.boot() + secs(5))
     };
     scheduler.every("job", "10s", handler).jitter("0s").add().await.unwrap();
     clock.advance(secs(11)).await;
