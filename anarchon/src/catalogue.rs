@@ -179,6 +179,21 @@ pub(crate) fn open(url: &str) -> Result<Arc<dyn DynStore>, Error> {
     }
 }
 
+/// What is said of a store without leases where one with leases is asked for.
+pub(crate) fn only_claims(url: &str, name: &str) -> String {
+    let scheme = url.split(':').next().unwrap_or_default();
+    let (example, others) = match scheme {
+        "nats" => ("NatsBackend", "; on the same servers, `nats-kv:` holds leases"),
+        "amqp" | "amqps" => ("RabbitMqBackend", ""),
+        _ => ("…", ""),
+    };
+    format!(
+        "the `{scheme}:` URL: `{name}` only claims and holds no leases, which jobs may ask for here; name the store in the \
+         program, as in `anarchon::main!({example})`, or use `AnyClaimBackend`, so that options which need leases are \
+         refused{others}"
+    )
+}
+
 fn unknown(scheme: &str) -> String {
     let scheme: String = scheme.chars().take(32).map(|c| if c.is_control() { '?' } else { c }).collect();
     match KNOWN.iter().find(|(known, _)| *known == scheme) {

@@ -156,7 +156,6 @@ fn host_name() -> String {
 pub struct JobName(Arc<str>);
 
 /// Whether a name of a queue, a subject or a stream may have this sign, whatever the signs beside it.
-#[cfg(any(feature = "nats", feature = "rabbitmq"))]
 pub(crate) fn is_plain(sign: char) -> bool {
     sign.is_ascii_alphanumeric() || sign == '_' || sign == '-'
 }
@@ -184,6 +183,16 @@ impl JobName {
     #[cfg(feature = "metrics")]
     pub(crate) fn shared(&self) -> Arc<str> {
         Arc::clone(&self.0)
+    }
+
+    /// Why a store cannot take this name for which it is a part of a queue's or a subject's name. The text continues
+    /// "`name` …".
+    pub(crate) fn not_plain(&self) -> Option<String> {
+        let other = self.as_str().chars().find(|sign| !is_plain(*sign))?;
+        Some(format!(
+            "has a {other:?}, and may have only ASCII letters, digits, `_` and `-` on this store, where it is a part of \
+             queues' or subjects' names"
+        ))
     }
 }
 
@@ -235,5 +244,27 @@ impl Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_not_plain_is_told_with_the_sign_that_is_not() {
+        for (name, sign) in [
+            ("a.b", "'.'"),
+            ("nightly export", "' '"),
+            ("a/b", "'/'"),
+            ("a*", "'*'"),
+            (">", "'>'"),
+            ("größe", "'ö'"),
+            ("é", "'é'"),
+        ] {
+            let why = JobName::new(name).unwrap().not_plain().unwrap();
+            assert!(why.contains(sign), "{why}");
+        }
+        assert_eq!(JobName::new("Sync-users_2").unwrap().not_plain(), None);
     }
 }

@@ -85,7 +85,7 @@ pub async fn answer<T>(mut ask: impl AsyncFnMut() -> Result<T, BackendError>) ->
 /// # Panics
 /// When they cannot be read.
 pub async fn attempts(backend: &impl LeaseBackend, name: &str) -> Vec<AttemptRecord> {
-    let records = backend.history(&job(name), 10_000).await.expect("a history");
+    let records = answer(async || backend.history(&job(name), 10_000).await).await;
     let attempt = |record: Record| if let Record::Attempt(attempt) = record { Some(attempt) } else { None };
     records.into_iter().filter_map(attempt).collect()
 }

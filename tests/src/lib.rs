@@ -16,6 +16,7 @@ mod lab;
 mod log;
 mod node;
 mod proxy;
+pub mod race;
 pub mod servers;
 mod store;
 

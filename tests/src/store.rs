@@ -117,6 +117,13 @@ impl Store {
         Some(Self::new(server.bucket(), Some(Box::new(server))))
     }
 
+    /// A NATS server of its own, with a stream that holds no leases.
+    #[must_use]
+    pub fn own_nats_claims(version: NatsVersion) -> Option<Self> {
+        let server = Nats::own(version)?;
+        Some(Self::new(server.url(), Some(Box::new(server))))
+    }
+
     /// A RabbitMQ of its own.
     #[must_use]
     pub fn own_rabbitmq(version: RabbitMqVersion) -> Option<Self> {

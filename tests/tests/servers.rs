@@ -11,11 +11,16 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lapin::BasicProperties;
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
+use lapin::types::FieldTable;
 use serde_json::json;
 use sqlx::{
     AssertSqlSafe, Connection as _, Executor as _, MySqlConnection, PgConnection, Row as _, SqlSafeStr, raw_sql,
 };
-use tests::servers::{MariaDb, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion, Sqld};
+use tests::servers::{
+    MariaDb, Nats, NatsVersion, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion, RabbitMq, RabbitMqVersion, Sqld,
+};
 use tests::{LONG, Proxy, Server, Store};
 
 /// How long a test listens where there must be nothing to hear.
@@ -156,6 +161,90 @@ fn sqld_lives_dies_and_lives_again() {
     let (pid, folder) = (server.pid(), server.pid().and_then(folder_of));
     drop(server);
     gone(address, pid, folder.as_deref());
+}
+
+/// How many messages a queue holds.
+async fn ask_rabbitmq(url: &str) -> Result<i32, lapin::Error> {
+    let connection = lapin::Connection::connect(url, lapin::ConnectionProperties::default()).await?;
+    let channel = connection.create_channel().await?;
+    let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    let queue = channel.queue_declare("kept".into(), passive, FieldTable::default()).await?;
+    Ok(i32::try_from(queue.message_count()).unwrap_or(i32::MAX))
+}
+
+fn rabbitmq_lives(version: RabbitMqVersion) {
+    let Some(mut server) = RabbitMq::own(version) else { return };
+    let url = server.url();
+    block_on(async {
+        let connection = lapin::Connection::connect(&url, lapin::ConnectionProperties::default()).await;
+        let channel = connection.expect("a connection").create_channel().await.expect("a channel");
+        channel.confirm_select(ConfirmSelectOptions::default()).await.expect("confirms");
+        let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+        channel.queue_declare("kept".into(), durable, FieldTable::default()).await.expect("a queue");
+        for _ in 0..7 {
+            let on_disk = BasicProperties::default().with_delivery_mode(2);
+            let published =
+                channel.basic_publish("".into(), "kept".into(), BasicPublishOptions::default(), b"", on_disk);
+            published.await.expect("a message").await.expect("its confirm");
+        }
+    });
+    let address = server.address();
+    keeps_and_freezes(&mut server, address, &|patience| {
+        let asked = block_on(async { tokio::time::timeout(patience, ask_rabbitmq(&url)).await });
+        asked.map_err(|_| "silence".to_owned())?.map_err(|e| e.to_string())
+    });
+    let (pid, folder) = (server.pid(), server.pid().and_then(folder_of));
+    drop(server);
+    gone(address, pid, folder.as_deref());
+}
+
+#[test]
+fn rabbitmq_3_lives_dies_and_lives_again() {
+    rabbitmq_lives(RabbitMqVersion::V3);
+}
+
+#[test]
+fn rabbitmq_4_lives_dies_and_lives_again() {
+    rabbitmq_lives(RabbitMqVersion::V4);
+}
+
+/// How many messages a stream holds.
+async fn ask_nats(url: &str) -> Result<i32, String> {
+    let client = async_nats::connect(url).await.map_err(|e| e.to_string())?;
+    let answer = client.request("$JS.API.STREAM.INFO.kept", "".into()).await.map_err(|e| e.to_string())?;
+    let info: serde_json::Value = serde_json::from_slice(&answer.payload).map_err(|e| e.to_string())?;
+    info["state"]["messages"].as_i64().and_then(|n| i32::try_from(n).ok()).ok_or_else(|| info.to_string())
+}
+
+fn nats_lives(version: NatsVersion) {
+    let Some(mut server) = Nats::own(version) else { return };
+    let url = server.url();
+    block_on(async {
+        let client = async_nats::connect(&url).await.expect("a connection");
+        let stream = r#"{"name":"kept","subjects":["kept"],"storage":"file","retention":"limits"}"#;
+        client.request("$JS.API.STREAM.CREATE.kept", stream.into()).await.expect("a stream");
+        for _ in 0..7 {
+            client.request("kept", "".into()).await.expect("a receipt");
+        }
+    });
+    let address = server.address();
+    keeps_and_freezes(&mut server, address, &|patience| {
+        let asked = block_on(async { tokio::time::timeout(patience, ask_nats(&url)).await });
+        asked.map_err(|_| "silence".to_owned())?
+    });
+    let (pid, folder) = (server.pid(), server.pid().and_then(folder_of));
+    drop(server);
+    gone(address, pid, folder.as_deref());
+}
+
+#[test]
+fn nats_2_9_lives_dies_and_lives_again() {
+    nats_lives(NatsVersion::Nats29);
+}
+
+#[test]
+fn nats_2_15_lives_dies_and_lives_again() {
+    nats_lives(NatsVersion::Nats215);
 }
 
 #[test]

@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::sql::TransactionalFinish;
 use super::{
     Backend, ClaimBackend, ClaimOnly, DynStore, FinishIn, HistoryByAge, JobLimits, LeaseBackend, Leases, ServerInfo,
+    only,
 };
 use crate::catalogue;
-use crate::error::{BackendError, BackendErrorKind, Error};
+use crate::error::{BackendError, Error};
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
     Registered, Registration, Release, ReleaseOutcome, RunClaim, SlotClaim, SlotOutcome, Timed, Trim,
@@ -30,15 +31,7 @@ impl AnyBackend {
     /// [`Error::Url`] when the scheme is unknown, its feature is not compiled in, or its store only claims.
     pub fn connect(url: &str) -> Result<Self, Error> {
         let store = catalogue::open(url)?;
-        if store.leases() {
-            Ok(Self(store))
-        } else {
-            Err(Error::Url(format!(
-                "`{}` only claims and holds no leases; name it in the program (`anarchon::main!(…)`) or use \
-                 `AnyClaimBackend`, so that options which need leases are refused",
-                store.name()
-            )))
-        }
+        if store.leases() { Ok(Self(store)) } else { Err(Error::Url(catalogue::only_claims(url, store.name()))) }
     }
 
     /// Wraps a backend that was made by hand.
@@ -65,11 +58,6 @@ impl AnyClaimBackend {
     pub fn new(backend: impl ClaimBackend) -> Self {
         Self(super::AnyStrength::<ClaimOnly>::erase(backend))
     }
-}
-
-/// The one answer of a call about one thing.
-fn only<T>(name: &str, mut answers: Vec<Result<T, BackendError>>) -> Result<T, BackendError> {
-    answers.pop().unwrap_or_else(|| Err(BackendError::new(name, BackendErrorKind::Unknown, "the store gave no answer")))
 }
 
 macro_rules! common {

@@ -60,7 +60,7 @@ pub use sqlite::{SqliteBackend, SqliteDialect};
 #[cfg(all(feature = "libsql", not(feature = "sqlite")))]
 pub use sqlite_dialect::SqliteDialect;
 
-use crate::error::BackendError;
+use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
     Registered, Registration, Release, ReleaseOutcome, RunClaim, SlotClaim, SlotOutcome, Timed, Trim,
@@ -150,7 +150,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Whether a job's name may have ASCII letters, digits, `_` and `-` only, as on stores where it is a part of a queue's or a
     /// subject's name. Then a job that is annotated with another name does not compile where this backend is named; one
-    /// that is made at run time is for [`check_job`](Self::check_job) to refuse.
+    /// that is made at run time is refused by [`check_job`](Self::check_job).
     const PLAIN_NAMES: bool = false;
 
     /// The name in logs and errors, as in `sqlite` or `redis:lease`.
@@ -163,13 +163,12 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     /// Refuses a job that this store cannot run safely. The text continues "`name` …"; or "`history_ttl` …", if the job
-    /// would be taken without one.
+    /// would be taken without one. Unless it is overridden, it refuses names that [`PLAIN_NAMES`](Self::PLAIN_NAMES) rules out.
     ///
     /// # Errors
     /// The reason, in a few words.
     fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
-        let _ = limits;
-        Ok(())
+        plain_name::<Self>(&limits.job)
     }
 
     /// Whether the store trims history by age; true exactly where [`HistoryByAge`] is implemented.
@@ -309,6 +308,17 @@ pub trait HistoryByAge: Backend {}
 /// A store that is a database `Db` of sqlx, inside whose transactions its runs can be finished; `Finish<Db>` is available
 /// on it. [`Backend::transactional_finish`] says how.
 pub trait FinishIn<Db>: LeaseBackend {}
+
+/// Refuses a name that the backend's [`Backend::PLAIN_NAMES`] rules out.
+fn plain_name<B: Backend + ?Sized>(job: &JobName) -> Result<(), String> {
+    job.not_plain().filter(|_| B::PLAIN_NAMES).map_or(Ok(()), Err)
+}
+
+/// The one answer of a call about one thing to the backend of this name.
+fn only<T>(name: &str, mut answers: Vec<Result<T, BackendError>>) -> Result<T, BackendError> {
+    let none = || Err(BackendError::new(name, BackendErrorKind::Unknown, "the store gave no answer"));
+    answers.pop().unwrap_or_else(none)
+}
 
 async fn many<'a, T, R, F>(items: &'a [T], mut call: impl FnMut(&'a T) -> F + Send) -> Vec<R>
 where

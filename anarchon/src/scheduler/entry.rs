@@ -53,7 +53,7 @@ impl FromEnv for crate::backend::PostgresBackend {
 impl FromEnv for AnyBackend {
     fn from_env() -> Result<Self, Error> {
         match set("ANARCHON_STORE") {
-            Some(url) => Self::connect(&url),
+            Some(url) => Self::connect(&url).map_err(|error| Error::Url(format!("ANARCHON_STORE: {error}"))),
             None => {
                 let file = Self::connect("sqlite:./anarchon.db");
                 local_default(std::env::var_os("KUBERNETES_SERVICE_HOST").is_some(), "ANARCHON_STORE", file)

@@ -147,6 +147,12 @@ impl Nats {
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
+
+    /// Its process, while it is running.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.pid()
+    }
 }
 
 /// The setting that turns JetStream on.

@@ -10,7 +10,7 @@ use tests::backends::{answer, instance, job};
 use tests::servers::{Nats, NatsVersion};
 use tests::{Proxy, Server as _};
 
-use crate::{ask, block_on, claims_at, client, now, number, own_servers, publish};
+use crate::{ask, block_on, claims_at, client, clock_shows, now, number, own_servers, publish};
 
 const MONTH: Duration = Duration::from_secs(30 * 86_400);
 
@@ -75,9 +75,9 @@ fn the_window_does_not_slide_and_a_slot_past_it_is_late() {
             store.connect().await.expect("a connection");
             let won = claim(now(&store).await - 100);
             assert_eq!(outcome(&store, &won).await, SlotOutcome::Won);
-            while now(&store).await < won.slot.ms() + 2500 {
-                assert_ne!(outcome(&store, &again(&won)).await, SlotOutcome::Won);
-                tokio::time::sleep(Duration::from_millis(50)).await;
+            for after in (0..=2500).step_by(100) {
+                clock_shows(&store, won.slot.ms() + after).await;
+                assert_ne!(outcome(&store, &again(&won)).await, SlotOutcome::Won, "{after} ms after the slot");
             }
             let never_claimed = claim(won.slot.ms() - 1);
             assert_eq!(outcome(&store, &never_claimed).await, SlotOutcome::Late);
@@ -128,15 +128,11 @@ fn old_runs_are_trimmed_down_to_the_largest_history_size_of_all() {
                 let claim = claim(now(&small).await);
                 assert_eq!(outcome(&small, &claim).await, SlotOutcome::Won);
                 last = claim.slot.ms();
-                while now(&small).await == last {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
+                clock_shows(&small, last + 1).await;
             }
             let trim = [Trim::new(job("a"), Retention::new(1, None), Duration::ZERO)];
             small.trim(&trim).await.expect("an answer");
-            while now(&small).await <= last + 300 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            clock_shows(&small, last + 301).await;
             small.trim(&trim).await.expect("an answer");
             let kept = small.history(&job("a"), 100).await.expect("an answer");
             assert_eq!(kept.len(), 4);
@@ -167,6 +163,30 @@ fn another_window_or_other_subjects_than_the_streams_are_refused_with_both() {
                 shown.iter().for_each(|word| assert!(error.to_string().contains(word), "{error}"));
             }
             claims_at(&server.url()).await;
+        });
+    }
+}
+
+#[test]
+fn a_stream_that_would_forget_is_refused_with_both_values() {
+    for server in own_servers() {
+        block_on(async {
+            let client = client(&server).await;
+            for (stream, setting, shown) in [
+                ("memory", "\"storage\":\"memory\"", ["storage", "\"memory\"", "\"file\""]),
+                ("aging", "\"storage\":\"file\",\"max_age\":300000000000", ["max_age", "300000000000", "0"]),
+            ] {
+                let config = format!(
+                    "{{\"name\":\"{stream}\",\"subjects\":[\"{stream}.>\"],\"retention\":\"limits\",\
+                     \"discard\":\"new\",\"num_replicas\":1,\"duplicate_window\":300000000000,{setting}}}"
+                );
+                let made = ask(&client, &format!("STREAM.CREATE.{stream}"), &config).await;
+                assert!(!made.contains("\"error\""), "{made}");
+                let store = NatsBackend::new(server.url()).stream(stream).prefix(format!("{stream}."));
+                let error = store.connect().await.expect_err("it forgets");
+                assert_eq!(error.kind(), BackendErrorKind::Config);
+                shown.iter().for_each(|word| assert!(error.to_string().contains(word), "{error}"));
+            }
         });
     }
 }

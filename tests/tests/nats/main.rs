@@ -8,6 +8,8 @@ mod clients;
 mod cluster;
 mod conformance;
 mod faults;
+mod messages;
+mod race;
 mod stored;
 
 use std::time::Duration;
@@ -37,6 +39,13 @@ async fn claims_at(url: &str) -> NatsBackend {
 
 async fn now(store: &impl Backend) -> i64 {
     store.clock().await.expect("an answer").expect("a clock")
+}
+
+/// Waits until the server's clock shows this time.
+async fn clock_shows(store: &impl Backend, ms: i64) {
+    while let Ok(left @ 1..) = u64::try_from(ms - now(store).await) {
+        tokio::time::sleep(Duration::from_millis(left)).await;
+    }
 }
 
 /// A connection of the application's.

@@ -281,13 +281,16 @@ fn services_with_other_prefixes_share_nothing() {
 #[test]
 fn a_policy_that_expires_queues_sooner_makes_the_broker_forget_sooner_and_other_policies_do_not() {
     for version in RabbitMqVersion::ALL {
-        let Some(server) = RabbitMq::own(version) else { return };
+        let Some(server) = RabbitMq::shared(version) else { return };
+        let [harmless_prefix, harmful_prefix] = [RabbitMq::prefix(), RabbitMq::prefix()];
+        let begins_with = |prefix: &str| format!("^{}", prefix.replace('.', "[.]"));
         let harmless = r#"{"max-length":0,"overflow":"reject-publish","dead-letter-exchange":"x","dead-letter-routing-key":"y","message-ttl":1}"#;
-        server.ctl(&["set_policy", "harmless", "^harmless", harmless, "--apply-to", "queues"]);
-        server.ctl(&["set_policy", "harmful", "^harmful", r#"{"expires":1000}"#, "--apply-to", "queues"]);
+        for (prefix, policy) in [(&harmless_prefix, harmless), (&harmful_prefix, r#"{"expires":1000}"#)] {
+            server.ctl(&["set_policy", prefix, &begins_with(prefix), policy, "--apply-to", "queues"]);
+        }
         block_on(async {
             let of = |prefix| connected(RabbitMqBackend::new(server.url()).prefix(prefix));
-            let (store, forgetful) = (of("harmless.").await, of("harmful.").await);
+            let (store, forgetful) = (of(&harmless_prefix).await, of(&harmful_prefix).await);
             let won = claim("policy", 100);
             for store in [&store, &forgetful] {
                 assert_eq!(outcome(store, &won).await.expect("an answer"), SlotOutcome::Won);

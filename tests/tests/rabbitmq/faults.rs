@@ -298,17 +298,19 @@ fn claims_go_on_while_the_broker_takes_no_messages_and_their_ends_are_recorded_l
 #[test]
 fn a_broker_that_has_as_many_queues_as_it_may_is_busy() {
     for version in RabbitMqVersion::ALL {
-        let Some(server) = RabbitMq::own(version) else { return };
+        let Some(server) = RabbitMq::shared(version) else { return };
+        server.ctl(&["add_vhost", "small"]);
+        server.ctl(&["set_permissions", "-p", "small", "guest", ".*", ".*", ".*"]);
         block_on(async {
-            let store = connected(at(&server)).await;
+            let store = connected(RabbitMqBackend::new(format!("{}/small", server.url()))).await;
             let first = claim("full", 100);
             assert_eq!(outcome(&store, &first).await.expect("an answer"), SlotOutcome::Won);
-            server.ctl(&["set_vhost_limits", "-p", "/", r#"{"max-queues":2}"#]);
+            server.ctl(&["set_vhost_limits", "-p", "small", r#"{"max-queues":2}"#]);
             let second = claim("full", 101);
             let error = outcome(&store, &second).await.expect_err("there are two queues");
             assert_eq!(error.kind(), BackendErrorKind::Busy, "{error}");
             assert_eq!(outcome(&store, &again(&first)).await.expect("an answer"), SlotOutcome::Taken);
-            server.ctl(&["clear_vhost_limits", "-p", "/"]);
+            server.ctl(&["clear_vhost_limits", "-p", "small"]);
             assert_eq!(persistently(&store, &second).await, SlotOutcome::Won);
         });
     }

@@ -11,7 +11,7 @@ use tests::Server as _;
 use tests::backends::{answer, instance, job};
 use tests::servers::{RabbitMq, RabbitMqVersion};
 
-use crate::{at, block_on, claim, connected};
+use crate::{again, at, block_on, claim, connected, outcome};
 
 fn finish(claim: &SlotClaim) -> Finish {
     let run = RunKey::scheduled(claim.job.clone(), claim.slot);
@@ -133,6 +133,28 @@ fn a_history_that_somebody_deleted_begins_anew_and_costs_no_claim() {
             let later = claim("deleted", 5);
             assert_eq!(crate::outcome(&store, &later).await.expect("an answer"), SlotOutcome::Won);
             assert_eq!(store.history(&job("deleted"), 10).await.expect("an answer").len(), 1);
+        });
+    }
+}
+
+#[test]
+fn a_record_that_the_broker_refuses_is_told_and_costs_no_claim() {
+    for version in RabbitMqVersion::ALL {
+        let Some(server) = RabbitMq::shared(version) else { return };
+        let prefix = RabbitMq::prefix();
+        let (policy, full) = (format!("{prefix}refuses"), r#"{"max-length":0,"overflow":"reject-publish"}"#);
+        let queues = format!("^{}.*history$", prefix.replace('.', "[.]"));
+        server.ctl(&["set_policy", &policy, &queues, full, "--apply-to", "queues"]);
+        block_on(async {
+            let store = connected(RabbitMqBackend::new(server.url()).prefix(&prefix)).await;
+            let won = claim("refused", 100);
+            assert_eq!(outcome(&store, &won).await.expect("an answer"), SlotOutcome::Won);
+            assert_eq!(outcome(&store, &again(&won)).await.expect("an answer"), SlotOutcome::Taken);
+            let error = store.finish(&finish(&won)).await.expect_err("it is refused");
+            assert_eq!(error.kind(), BackendErrorKind::Busy, "{error}");
+            server.ctl(&["clear_policy", &policy]);
+            answer(async || store.finish(&finish(&won)).await).await;
+            assert_eq!(outcome(&store, &won).await.expect("an answer"), SlotOutcome::Won);
         });
     }
 }

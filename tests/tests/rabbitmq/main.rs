@@ -9,6 +9,7 @@ mod conformance;
 mod faults;
 mod history;
 mod log;
+mod messages;
 mod options;
 mod race;
 

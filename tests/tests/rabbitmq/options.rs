@@ -123,7 +123,7 @@ fn without_tls_compiled_in_an_encrypted_address_is_refused_before_anything_is_se
 
 #[test]
 fn a_user_that_may_not_declare_is_refused_at_start() {
-    let Some(server) = RabbitMq::own(RabbitMqVersion::V4) else { return };
+    let Some(server) = RabbitMq::shared(RabbitMqVersion::V4) else { return };
     server.ctl(&["add_user", "reader", "secret"]);
     server.ctl(&["set_permissions", "reader", "", ".*", ".*"]);
     block_on(async {

@@ -87,6 +87,14 @@ impl Failure {
                     ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT => {
                         (Config, "JetStream is not enabled on the server, or not for this account".to_owned())
                     }
+                    ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED => {
+                        (Config, format!("`replicas` of more than 1 need a cluster, and this is one server: {said}"))
+                    }
+                    // A cluster that has just come up does not know all of its servers yet.
+                    ErrorCode::CLUSTER_NO_PEERS => (
+                        Busy,
+                        format!("there are not as many servers as `replicas` asks for, or they have no room: {said}"),
+                    ),
                     ErrorCode::STREAM_NOT_FOUND => (Busy, "the stream is gone".to_owned()),
                     // Limits of storage, and servers that are starting or have no leader.
                     _ if error.code() >= 500 => (Busy, format!("the server cannot do it now: {said}")),

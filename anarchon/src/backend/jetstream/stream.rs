@@ -8,6 +8,9 @@ use super::link::{Link, time};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::slot::is_plain;
 
+/// The setting that says on how many servers a stream is kept.
+const REPLICAS: &str = "num_replicas";
+
 /// Why this option's value cannot be a stream's or a bucket's name.
 pub(in crate::backend) fn wrong_name(option: &str, name: &str) -> Option<String> {
     let good = (1..=128).contains(&name.len()) && name.chars().all(is_plain);
@@ -43,7 +46,7 @@ pub(in crate::backend) fn replicas(count: u32) -> Setting {
         (Some(stored), Some(wanted)) if stored < wanted => Other::Change,
         _ => Other::Fine,
     };
-    Setting { name: "num_replicas", value: json!(count), other }
+    Setting { name: REPLICAS, value: json!(count), other }
 }
 
 impl Setting {
@@ -74,9 +77,9 @@ pub(in crate::backend) async fn ensure(link: &Link, stream: &str, settings: &[Se
         Err(failure) if failure.is_no_stream() => match make(link, stream, settings).await {
             Ok(info) => info,
             // Another instance may have made it meanwhile, with other settings.
-            Err(Failure::No(_)) => {
+            Err(refused @ Failure::No(_)) => {
                 let again = link.ask(format!("STREAM.INFO.{stream}"), &Value::Null).await;
-                again.map_err(|failure| link.sort(&failure))?
+                again.map_err(|failure| link.sort(if failure.is_no_stream() { &refused } else { &failure }))?
             }
             Err(failure) => return Err(link.sort(&failure)),
         },
@@ -91,6 +94,11 @@ pub(in crate::backend) async fn ensure(link: &Link, stream: &str, settings: &[Se
         }
         match (setting.other)(&is, &setting.value) {
             Other::Fine => {}
+            // NATS 2.9 would take it, and keep no other copy.
+            Other::Change if setting.name == REPLICAS && stored.get("cluster").is_none() => {
+                let why = "`replicas` of more than 1 need a cluster, and this is one server";
+                return Err(link.error(BackendErrorKind::Config, why));
+            }
             Other::Change => {
                 config[setting.name] = setting.value.clone();
                 changes = true;

@@ -13,18 +13,16 @@ use std::time::Duration;
 use async_nats::{Client, ConnectOptions};
 
 use self::store::Store;
-use super::jetstream::Address;
-use super::{Backend, ClaimBackend, ClaimOnly, JobLimits, ServerInfo};
-use crate::error::{BackendError, BackendErrorKind, Error};
+use super::jetstream::{Address, finds_servers};
+use super::{Backend, ClaimBackend, ClaimOnly, ServerInfo, only};
+use crate::error::BackendError;
 use crate::run::{
     Finish, FinishOutcome, ManualClaim, ManualOutcome, Record, Registered, Registration, SlotClaim, SlotOutcome, Timed,
     Trim,
 };
-use crate::scheduler::entry::{FromEnv, set};
 use crate::slot::JobName;
 
 const NAME: &str = "nats";
-const DEFAULT_SERVER: &str = "nats://localhost:4222";
 
 /// A backend on NATS that only claims: it says who was first, for a time, and holds no leases. A run whose runner dies is lost.
 /// [`NatsKvBackend`](crate::NatsKvBackend) holds leases on the same servers.
@@ -147,26 +145,7 @@ impl NatsBackend {
     }
 }
 
-impl Default for NatsBackend {
-    /// The server on this machine, at port 4222.
-    fn default() -> Self {
-        Self::new(DEFAULT_SERVER)
-    }
-}
-
-impl From<Client> for NatsBackend {
-    fn from(client: Client) -> Self {
-        Self::from_client(client)
-    }
-}
-
-/// The servers that `NATS_URL` names, or the one on this machine.
-#[diagnostic::do_not_recommend]
-impl FromEnv for NatsBackend {
-    fn from_env() -> Result<Self, Error> {
-        Ok(set("NATS_URL").map_or_else(Self::default, Self::new))
-    }
-}
+finds_servers!(NatsBackend);
 
 impl fmt::Debug for NatsBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -181,11 +160,6 @@ impl fmt::Debug for NatsBackend {
     }
 }
 
-/// The one answer of a call about one thing.
-fn only<T>(mut answers: Vec<Result<T, BackendError>>) -> Result<T, BackendError> {
-    answers.pop().unwrap_or_else(|| Err(BackendError::new(NAME, BackendErrorKind::Unknown, "the store gave no answer")))
-}
-
 impl Backend for NatsBackend {
     type Strength = ClaimOnly;
 
@@ -197,10 +171,6 @@ impl Backend for NatsBackend {
 
     fn memory(&self) -> Option<Duration> {
         Some(self.store.window)
-    }
-
-    fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
-        subject::wrong_name(&limits.job).map_or(Ok(()), Err)
     }
 
     async fn connect(&self) -> Result<ServerInfo, BackendError> {
@@ -220,7 +190,7 @@ impl Backend for NatsBackend {
     }
 
     async fn finish(&self, finish: &Finish) -> Result<Timed<FinishOutcome>, BackendError> {
-        only(self.finish_many(std::slice::from_ref(finish)).await)
+        only(NAME, self.finish_many(std::slice::from_ref(finish)).await)
     }
 
     async fn finish_many(&self, finishes: &[Finish]) -> Vec<Result<Timed<FinishOutcome>, BackendError>> {
@@ -242,7 +212,7 @@ impl Backend for NatsBackend {
 
 impl ClaimBackend for NatsBackend {
     async fn claim(&self, claim: &SlotClaim) -> Result<Timed<SlotOutcome>, BackendError> {
-        only(self.claim_many(std::slice::from_ref(claim)).await)
+        only(NAME, self.claim_many(std::slice::from_ref(claim)).await)
     }
 
     async fn claim_many(&self, claims: &[SlotClaim]) -> Vec<Result<Timed<SlotOutcome>, BackendError>> {

@@ -51,12 +51,6 @@ pub(super) fn read(prefix: &str, job: &JobName, subject: &str) -> Option<(Of, Ru
     Some((of, RunKey { job: job.clone(), slot, manual }))
 }
 
-/// Why a job cannot have this name here.
-pub(super) fn wrong_name(job: &JobName) -> Option<String> {
-    let other = job.as_str().chars().find(|sign| !is_plain(*sign))?;
-    Some(format!("its name has a {other:?}; on NATS, names are of letters of the alphabet, digits, `_` and `-`"))
-}
-
 /// Why this cannot be what subjects begin with.
 pub(super) fn wrong_prefix(prefix: &str) -> Option<String> {
     let parts = prefix.strip_suffix('.').unwrap_or_default();
@@ -87,15 +81,6 @@ mod tests {
         {
             assert_eq!(read("cron.", &job, wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn names_that_would_be_taken_apart_are_refused_with_the_character() {
-        for (name, character) in [("a.b", "'.'"), ("a b", "' '"), ("a*", "'*'"), (">", "'>'"), ("é", "'é'")] {
-            let why = wrong_name(&JobName::new(name).unwrap()).unwrap();
-            assert!(why.contains(character), "{why}");
-        }
-        assert_eq!(wrong_name(&JobName::new("Sync-all_2").unwrap()), None);
     }
 
     #[test]

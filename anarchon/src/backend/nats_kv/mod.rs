@@ -14,19 +14,17 @@ use std::time::Duration;
 use async_nats::{Client, ConnectOptions};
 
 use self::store::Store;
-use super::jetstream::Address;
+use super::jetstream::{Address, finds_servers};
 use super::state::JobState;
-use super::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
-use crate::error::{BackendError, BackendErrorKind, Error};
+use super::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo, only};
+use crate::error::BackendError;
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
     Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
 };
-use crate::scheduler::entry::{FromEnv, set};
 use crate::slot::JobName;
 
 const NAME: &str = "nats:kv";
-const DEFAULT_SERVER: &str = "nats://localhost:4222";
 const DEFAULT_BUCKET: &str = "anarchon";
 
 /// Looking through all jobs at every registration would make many registrations slow.
@@ -136,26 +134,7 @@ impl NatsKvBackend {
     }
 }
 
-impl Default for NatsKvBackend {
-    /// The server on this machine, at port 4222.
-    fn default() -> Self {
-        Self::new(DEFAULT_SERVER)
-    }
-}
-
-impl From<Client> for NatsKvBackend {
-    fn from(client: Client) -> Self {
-        Self::from_client(client)
-    }
-}
-
-/// The servers that `NATS_URL` names, or the one on this machine.
-#[diagnostic::do_not_recommend]
-impl FromEnv for NatsKvBackend {
-    fn from_env() -> Result<Self, Error> {
-        Ok(set("NATS_URL").map_or_else(Self::default, Self::new))
-    }
-}
+finds_servers!(NatsKvBackend);
 
 impl fmt::Debug for NatsKvBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -170,11 +149,6 @@ impl fmt::Debug for NatsKvBackend {
 /// What is answered holds without anything being written.
 fn as_it_is<R>(_: &R) -> bool {
     false
-}
-
-/// The one answer of a call about one thing.
-fn only<T>(mut answers: Vec<Result<T, BackendError>>) -> Result<T, BackendError> {
-    answers.pop().unwrap_or_else(|| Err(BackendError::new(NAME, BackendErrorKind::Unknown, "the store gave no answer")))
 }
 
 impl Backend for NatsKvBackend {
@@ -220,7 +194,7 @@ impl Backend for NatsKvBackend {
     }
 
     async fn finish(&self, finish: &Finish) -> Result<Timed<FinishOutcome>, BackendError> {
-        only(self.finish_many(std::slice::from_ref(finish)).await)
+        only(NAME, self.finish_many(std::slice::from_ref(finish)).await)
     }
 
     async fn finish_many(&self, finishes: &[Finish]) -> Vec<Result<Timed<FinishOutcome>, BackendError>> {
@@ -244,7 +218,7 @@ impl Backend for NatsKvBackend {
 
 impl LeaseBackend for NatsKvBackend {
     async fn claim(&self, claim: &RunClaim) -> Result<Timed<ClaimOutcome>, BackendError> {
-        only(self.claim_many(std::slice::from_ref(claim)).await)
+        only(NAME, self.claim_many(std::slice::from_ref(claim)).await)
     }
 
     async fn claim_many(&self, claims: &[RunClaim]) -> Vec<Result<Timed<ClaimOutcome>, BackendError>> {
@@ -253,7 +227,7 @@ impl LeaseBackend for NatsKvBackend {
     }
 
     async fn heartbeat(&self, beat: &Beat) -> Result<Timed<BeatOutcome>, BackendError> {
-        only(self.heartbeat_many(std::slice::from_ref(beat)).await)
+        only(NAME, self.heartbeat_many(std::slice::from_ref(beat)).await)
     }
 
     async fn heartbeat_many(&self, beats: &[Beat]) -> Vec<Result<Timed<BeatOutcome>, BackendError>> {
@@ -262,7 +236,7 @@ impl LeaseBackend for NatsKvBackend {
     }
 
     async fn release(&self, release: &Release) -> Result<Timed<ReleaseOutcome>, BackendError> {
-        only(self.release_many(std::slice::from_ref(release)).await)
+        only(NAME, self.release_many(std::slice::from_ref(release)).await)
     }
 
     async fn release_many(&self, releases: &[Release]) -> Vec<Result<Timed<ReleaseOutcome>, BackendError>> {

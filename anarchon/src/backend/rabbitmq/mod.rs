@@ -28,7 +28,7 @@ use self::history::{History, LARGEST};
 use self::link::Link;
 use self::names::Names;
 use self::record::Entry;
-use super::{Backend, ClaimBackend, ClaimOnly, JobLimits, ServerInfo};
+use super::{Backend, ClaimBackend, ClaimOnly, JobLimits, ServerInfo, only, plain_name};
 use crate::clock::{Clock as _, SystemClock, to_ms};
 use crate::error::{BackendError, BackendErrorKind, Error};
 use crate::lease::attempt_as_run;
@@ -263,10 +263,6 @@ impl Store {
     }
 }
 
-fn only<T>(mut answers: Vec<Result<T, BackendError>>) -> Result<T, BackendError> {
-    answers.pop().unwrap_or_else(|| Err(error(BackendErrorKind::Unknown, "the broker gave no answer")))
-}
-
 impl Backend for RabbitMqBackend {
     type Strength = ClaimOnly;
 
@@ -281,6 +277,7 @@ impl Backend for RabbitMqBackend {
     }
 
     fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
+        plain_name::<Self>(&limits.job)?;
         self.store.names.refuse(&limits.job)
     }
 
@@ -355,7 +352,7 @@ impl Backend for RabbitMqBackend {
 
 impl ClaimBackend for RabbitMqBackend {
     async fn claim(&self, claim: &SlotClaim) -> Result<Timed<SlotOutcome>, BackendError> {
-        only(self.claim_many(std::slice::from_ref(claim)).await)
+        only(NAME, self.claim_many(std::slice::from_ref(claim)).await)
     }
 
     async fn claim_many(&self, claims: &[SlotClaim]) -> Vec<Result<Timed<SlotOutcome>, BackendError>> {

@@ -1,6 +1,6 @@
 //! What queues are called, and which names fit.
 
-use crate::slot::{JobName, Slot, is_plain};
+use crate::slot::{JobName, Slot};
 
 /// The longest prefix, in bytes: with the longest job name and what follows it a queue's name stays below the 255 bytes
 /// that the protocol allows.
@@ -37,15 +37,12 @@ impl Names {
         })
     }
 
-    /// Why a job cannot be called so. A name is a part of queues' names, where a dot would mean something.
+    /// Why a job cannot be called so with this prefix.
     pub(super) fn refuse(&self, job: &JobName) -> Result<(), String> {
-        if job.as_str().chars().all(is_plain) {
-            return match self.base(job).starts_with("amq.") {
-                true => Err("together with `prefix` begins with `amq.`, which the broker keeps for itself".to_owned()),
-                false => Ok(()),
-            };
+        match self.base(job).starts_with("amq.") {
+            true => Err("together with `prefix` begins with `amq.`, which the broker keeps for itself".to_owned()),
+            false => Ok(()),
         }
-        Err("may have only letters, digits, `_` and `-` on RabbitMQ, where it is a part of queues' names".to_owned())
     }
 
     fn base(&self, job: &JobName) -> String {
@@ -82,18 +79,8 @@ mod tests {
     }
 
     #[test]
-    fn job_names_are_of_letters_digits_and_two_signs() {
-        let names = Names::new("cron.");
-        for (name, fits) in [
-            ("sync-users_2", true),
-            ("Sync", true),
-            ("nightly export", false),
-            ("a.b", false),
-            ("größe", false),
-            ("a/b", false),
-        ] {
-            assert_eq!(names.refuse(&job(name)).is_ok(), fits, "{name}");
-        }
+    fn what_the_broker_keeps_for_itself_is_refused() {
+        assert!(Names::new("cron.").refuse(&job("q")).is_ok());
         assert!(Names::new("amq").refuse(&job("x")).is_ok());
         assert!(Names::new("am").refuse(&job("q")).is_err(), "amq.123 is the broker's");
     }
