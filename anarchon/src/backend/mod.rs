@@ -139,6 +139,24 @@ impl JobLimits {
 /// # Contract
 /// - **Repeatable.** Every call may reach the store twice, late, or without its answer coming back. A call repeated
 ///   with the same token changes nothing more and answers the same.
+/// Why a store takes no such job; see [`Backend::check_job`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{option}` {reason}")]
+#[non_exhaustive]
+pub struct JobRefusal {
+    /// The option that is to blame, as in `name` or `history_ttl`.
+    pub option: &'static str,
+    /// What is wrong with it: the rest of a sentence that begins with the option.
+    pub reason: String,
+}
+
+impl JobRefusal {
+    /// `option` is to blame; `reason` goes on from there, as in "may have only letters".
+    pub fn new(option: &'static str, reason: impl Into<String>) -> Self {
+        Self { option, reason: reason.into() }
+    }
+}
+
 /// - **Cancel-safe.** A call's future may be dropped at any await. What it began is then either done or undone by the
 ///   store, and the connection it used is fit for the next call, or discarded.
 /// - **Errors say what is known**: [`BackendErrorKind`](crate::BackendErrorKind). Losing is a value, not an error.
@@ -162,12 +180,11 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
 
-    /// Refuses a job that this store cannot run safely. The text continues "`name` …"; or "`history_ttl` …", if the job
-    /// would be taken without one.
+    /// Refuses a job that this store cannot run safely. The default takes every job.
     ///
     /// # Errors
-    /// The reason, in a few words.
-    fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
+    /// Which option is to blame, and why.
+    fn check_job(&self, limits: &JobLimits) -> Result<(), JobRefusal> {
         let _ = limits;
         Ok(())
     }

@@ -14,7 +14,7 @@ use async_nats::{Client, ConnectOptions};
 
 use self::store::Store;
 use super::jetstream::Address;
-use super::{Backend, ClaimBackend, ClaimOnly, JobLimits, ServerInfo};
+use super::{Backend, ClaimBackend, ClaimOnly, JobLimits, JobRefusal, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind, Error};
 use crate::run::{
     Finish, FinishOutcome, ManualClaim, ManualOutcome, Record, Registered, Registration, SlotClaim, SlotOutcome, Timed,
@@ -199,8 +199,11 @@ impl Backend for NatsBackend {
         Some(self.store.window)
     }
 
-    fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
-        subject::wrong_name(&limits.job).map_or(Ok(()), Err)
+    fn check_job(&self, limits: &JobLimits) -> Result<(), JobRefusal> {
+        match subject::wrong_name(&limits.job) {
+            Some(reason) => Err(JobRefusal::new("name", reason)),
+            None => Ok(()),
+        }
     }
 
     async fn connect(&self) -> Result<ServerInfo, BackendError> {

@@ -28,7 +28,7 @@ use self::history::{History, LARGEST};
 use self::link::Link;
 use self::names::Names;
 use self::record::Entry;
-use super::{Backend, ClaimBackend, ClaimOnly, JobLimits, ServerInfo};
+use super::{Backend, ClaimBackend, ClaimOnly, JobLimits, JobRefusal, ServerInfo};
 use crate::clock::{Clock as _, SystemClock, to_ms};
 use crate::error::{BackendError, BackendErrorKind, Error};
 use crate::lease::attempt_as_run;
@@ -280,8 +280,8 @@ impl Backend for RabbitMqBackend {
         Some(self.store.slot_ttl)
     }
 
-    fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
-        self.store.names.refuse(&limits.job)
+    fn check_job(&self, limits: &JobLimits) -> Result<(), JobRefusal> {
+        self.store.names.refuse(&limits.job).map_err(|reason| JobRefusal::new("name", reason))
     }
 
     async fn connect(&self) -> Result<ServerInfo, BackendError> {

@@ -32,7 +32,10 @@ use self::link::Replicas;
 use self::strategy::Claims;
 use self::strategy::sealed::{Kept as _, Sealed as _};
 pub use self::strategy::{Idmp, Lease, Script, Strategy, StreamId, ValkeyStrategy};
-use super::{AnyStrength, Backend, ClaimBackend, ClaimOnly, HistoryByAge, JobLimits, LeaseBackend, Leases, ServerInfo};
+use super::{
+    AnyStrength, Backend, ClaimBackend, ClaimOnly, HistoryByAge, JobLimits, JobRefusal, LeaseBackend, Leases,
+    ServerInfo,
+};
 use crate::error::{BackendError, Error};
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
@@ -292,7 +295,7 @@ macro_rules! flavour {
                 self.store.memory()
             }
 
-            fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
+            fn check_job(&self, limits: &JobLimits) -> Result<(), JobRefusal> {
                 self.store.check_job(limits)
             }
 
