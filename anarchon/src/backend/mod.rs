@@ -71,6 +71,11 @@ use crate::slot::JobName;
 /// calls as it has groups, also with 1000 jobs, and so little that the store's atomic step stays short.
 pub(crate) const AT_ONCE: usize = 512;
 
+/// What a store says of an address that asks for TLS in a program that has none.
+#[cfg(any(feature = "libsql", feature = "mysql", feature = "postgres", feature = "rabbitmq", feature = "redis"))]
+pub(crate) const NO_TLS: &str =
+    "TLS is not compiled into this program: enable the feature `tls` of the crate `anarchon`";
+
 /// How many calls a default `*_many` method keeps under way at once.
 const CALLS_AT_ONCE: usize = 16;
 
@@ -134,11 +139,6 @@ impl JobLimits {
     }
 }
 
-/// What any store can do for the scheduler.
-///
-/// # Contract
-/// - **Repeatable.** Every call may reach the store twice, late, or without its answer coming back. A call repeated
-///   with the same token changes nothing more and answers the same.
 /// Why a store takes no such job; see [`Backend::check_job`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{option}` {reason}")]
@@ -157,6 +157,11 @@ impl JobRefusal {
     }
 }
 
+/// What any store can do for the scheduler.
+///
+/// # Contract
+/// - **Repeatable.** Every call may reach the store twice, late, or without its answer coming back. A call repeated
+///   with the same token changes nothing more and answers the same.
 /// - **Cancel-safe.** A call's future may be dropped at any await. What it began is then either done or undone by the
 ///   store, and the connection it used is fit for the next call, or discarded.
 /// - **Errors say what is known**: [`BackendErrorKind`](crate::BackendErrorKind). Losing is a value, not an error.

@@ -83,8 +83,7 @@ const RECORD: Duration = Duration::from_secs(1);
 /// - The user must be allowed to configure, write and read queues that begin with the prefix, and to publish to the
 ///   default exchange.
 ///
-/// `amqps://` needs a feature of the `lapin` crate, which a program enables by naming that crate itself: `rustls` or
-/// `native-tls`.
+/// `amqps://` needs the cargo feature `tls`.
 ///
 /// ```
 /// use std::time::Duration;

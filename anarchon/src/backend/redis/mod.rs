@@ -336,8 +336,7 @@ flavour! {
     /// | [`wait_replicas`](Self::wait_replicas) | none | makes a claim wait for replication |
     /// | [`strategy`](Self::strategy) | [`Lease`] | how it is decided who runs a slot; the others hold no leases |
     ///
-    /// `rediss://` needs a feature of the `redis` crate, which a program enables by naming that crate itself:
-    /// `tokio-rustls-comp` or `tokio-native-tls-comp`.
+    /// `rediss://` needs the cargo feature `tls`.
     ///
     /// What the server forgets cannot be honoured: `start()` warns if its memory policy may evict keys, a server without
     /// an append-only file forgets all leases and the latest slots in a crash, and a failover may lose the writes of the
