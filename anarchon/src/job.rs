@@ -319,9 +319,8 @@ impl Job {
                 ),
             ));
         }
-        let limits = |ttl| JobLimits::new(self.name.clone(), jitter, self.max_late, ttl);
-        store.check_job(&limits(None)).map_err(|reason| self.error("name", reason))?;
-        store.check_job(&limits(self.retention.ttl)).map_err(|reason| self.error("history_ttl", reason))
+        let limits = JobLimits::new(self.name.clone(), jitter, self.max_late, self.retention.ttl);
+        store.check_job(&limits).map_err(|refusal| self.error(refusal.option, refusal.reason))
     }
 
     fn check_needs(&self, state: &StateMap, store: &dyn DynStore) -> Result<(), Error> {

@@ -64,7 +64,7 @@
 //! | `PostgresBackend` | `postgres`, `tokio-postgres` | yes | services that have a PostgreSQL, also behind a pooler |
 //! | `SqliteBackend` | `sqlite` (default) | yes | processes on one machine |
 //! | `MySqlBackend` | `mysql` | yes | MySQL 8, MariaDB 10.6 |
-//! | `LibsqlBackend` | `libsql`, `libsql-tls` | yes | a libSQL server, Turso |
+//! | `LibsqlBackend` | `libsql` | yes | a libSQL server, Turso |
 //! | `RedisBackend`, `ValkeyBackend` | `redis` | yes | a Redis or Valkey server |
 //! | `NatsKvBackend` | `nats` | yes | NATS with JetStream |
 //! | `NatsBackend` | `nats` | no | NATS with JetStream |
@@ -81,15 +81,16 @@
 //! | feature | default | what |
 //! |---|---|---|
 //! | `sqlite` | yes | `SqliteBackend` |
-//! | `postgres` | no | `PostgresBackend`; encrypted connections need a TLS feature of sqlx as well |
+//! | `postgres` | no | `PostgresBackend` |
 //! | `tokio-postgres` | no | `PostgresBackend` over a tokio-postgres configuration or a deadpool-postgres pool |
 //! | `mysql` | no | `MySqlBackend` |
-//! | `libsql`, `libsql-tls` | no | `LibsqlBackend`, over plain HTTP or over TLS as well |
+//! | `libsql` | no | `LibsqlBackend` |
 //! | `redis` | no | `RedisBackend`, `ValkeyBackend` |
 //! | `redis-cluster`, `redis-sentinel` | no | the same on a cluster, or on the server that sentinels name |
 //! | `nats` | no | `NatsKvBackend`, with leases, and `NatsBackend`, which only claims |
 //! | `rabbitmq` | no | `RabbitMqBackend` |
 //! | `metrics` | no | counters, gauges and histograms through the `metrics` crate: [`guide::observing`] |
+//! | `tls` | no | encrypted connections, by rustls, for the stores that are on: some 10 crates more, 17 with `libsql`, 66 with `rabbitmq`. NATS has it anyway, and `tokio-postgres` by a pool's own |
 //! | `testing` | no | `testing`: the conformance suite for backends, a cluster of instances in one process, a manual clock, a store that fails on demand |
 //!
 //! The oldest supported Rust is the `rust-version` of the manifest; raising it is a minor release.

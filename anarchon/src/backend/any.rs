@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::sql::TransactionalFinish;
 use super::{
-    Backend, ClaimBackend, ClaimOnly, DynStore, FinishIn, HistoryByAge, JobLimits, LeaseBackend, Leases, ServerInfo,
-    only,
+    Backend, ClaimBackend, ClaimOnly, DynStore, FinishIn, HistoryByAge, JobLimits, JobRefusal, LeaseBackend, Leases,
+    ServerInfo, only,
 };
 use crate::catalogue;
 use crate::error::{BackendError, Error};
@@ -71,7 +71,7 @@ macro_rules! common {
         fn history_by_age(&self) -> bool {
             self.0.history_by_age()
         }
-        fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
+        fn check_job(&self, limits: &JobLimits) -> Result<(), JobRefusal> {
             self.0.check_job(limits)
         }
         fn transactional_finish(&self) -> Option<TransactionalFinish<'_>> {

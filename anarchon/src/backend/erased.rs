@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::sql::TransactionalFinish;
-use super::{Backend, ClaimBackend, ClaimOnly, JobLimits, LeaseBackend, Leases, ServerInfo};
+use super::{Backend, ClaimBackend, ClaimOnly, JobLimits, JobRefusal, LeaseBackend, Leases, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, Lateness, ManualClaim, ManualOutcome, Pause,
@@ -26,7 +26,7 @@ pub trait DynStore: Send + Sync + 'static {
     fn leases(&self) -> bool;
     fn memory(&self) -> Option<Duration>;
     fn history_by_age(&self) -> bool;
-    fn check_job(&self, limits: &JobLimits) -> Result<(), String>;
+    fn check_job(&self, limits: &JobLimits) -> Result<(), JobRefusal>;
     fn transactional_finish(&self) -> Option<TransactionalFinish<'_>>;
     fn connect(&self) -> BoxFuture<'_, Result<ServerInfo, BackendError>>;
     fn clock(&self) -> BoxFuture<'_, Result<Option<i64>, BackendError>>;
@@ -93,7 +93,7 @@ macro_rules! common {
         fn history_by_age(&self) -> bool {
             self.0.history_by_age()
         }
-        fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
+        fn check_job(&self, limits: &JobLimits) -> Result<(), JobRefusal> {
             self.0.check_job(limits)
         }
         fn transactional_finish(&self) -> Option<TransactionalFinish<'_>> {

@@ -71,6 +71,11 @@ use crate::slot::JobName;
 /// calls as it has groups, also with 1000 jobs, and so little that the store's atomic step stays short.
 pub(crate) const AT_ONCE: usize = 512;
 
+/// What a store says of an address that asks for TLS in a program that has none.
+#[cfg(any(feature = "libsql", feature = "mysql", feature = "postgres", feature = "rabbitmq", feature = "redis"))]
+pub(crate) const NO_TLS: &str =
+    "TLS is not compiled into this program: enable the feature `tls` of the crate `anarchon`";
+
 /// How many calls a default `*_many` method keeps under way at once.
 const CALLS_AT_ONCE: usize = 16;
 
@@ -134,6 +139,24 @@ impl JobLimits {
     }
 }
 
+/// Why a store takes no such job; see [`Backend::check_job`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{option}` {reason}")]
+#[non_exhaustive]
+pub struct JobRefusal {
+    /// The option that is to blame, as in `name` or `history_ttl`.
+    pub option: &'static str,
+    /// What is wrong with it: the rest of a sentence that begins with the option.
+    pub reason: String,
+}
+
+impl JobRefusal {
+    /// `option` is to blame; `reason` goes on from there, as in "may have only letters".
+    pub fn new(option: &'static str, reason: impl Into<String>) -> Self {
+        Self { option, reason: reason.into() }
+    }
+}
+
 /// What any store can do for the scheduler.
 ///
 /// # Contract
@@ -162,12 +185,12 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
 
-    /// Refuses a job that this store cannot run safely. The text continues "`name` …"; or "`history_ttl` …", if the job
-    /// would be taken without one. Unless it is overridden, it refuses names that [`PLAIN_NAMES`](Self::PLAIN_NAMES) rules out.
+    /// Refuses a job that this store cannot run safely. Unless it is overridden, it refuses names that
+    /// [`PLAIN_NAMES`](Self::PLAIN_NAMES) rules out.
     ///
     /// # Errors
-    /// The reason, in a few words.
-    fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
+    /// Which option is to blame, and why.
+    fn check_job(&self, limits: &JobLimits) -> Result<(), JobRefusal> {
         plain_name::<Self>(&limits.job)
     }
 
@@ -310,8 +333,9 @@ pub trait HistoryByAge: Backend {}
 pub trait FinishIn<Db>: LeaseBackend {}
 
 /// Refuses a name that the backend's [`Backend::PLAIN_NAMES`] rules out.
-fn plain_name<B: Backend + ?Sized>(job: &JobName) -> Result<(), String> {
-    job.not_plain().filter(|_| B::PLAIN_NAMES).map_or(Ok(()), Err)
+fn plain_name<B: Backend + ?Sized>(job: &JobName) -> Result<(), JobRefusal> {
+    let reason = job.not_plain().filter(|_| B::PLAIN_NAMES);
+    reason.map_or(Ok(()), |reason| Err(JobRefusal::new("name", reason)))
 }
 
 /// The one answer of a call about one thing to the backend of this name.

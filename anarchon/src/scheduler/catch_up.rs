@@ -7,9 +7,10 @@ use tokio::sync::oneshot;
 
 use super::clocks::Now;
 use super::due::Due;
-use super::engine::{Adding, Engine, REGISTER_AT_ONCE, Reply};
+use super::engine::{Adding, Engine, Reply};
 use super::jobs::{JobState, Running};
 use super::timer::JobId;
+use crate::backend::AT_ONCE;
 use crate::clock::to_ms;
 use crate::error::{BackendError, BackendErrorKind, Error, Result};
 use crate::event::Event;
@@ -35,7 +36,7 @@ impl Engine {
         if self.registering.is_some() || self.adding.is_empty() {
             return;
         }
-        let together = self.adding.iter().take(REGISTER_AT_ONCE).take_while(|adding| !adding.alone).count();
+        let together = self.adding.iter().take(AT_ONCE).take_while(|adding| !adding.alone).count();
         let jobs: Vec<Adding> = self.adding.drain(..together.max(1)).collect();
         self.registering = Some(jobs.iter().map(|adding| (adding.job.name.clone(), true)).collect());
         let registrations: Vec<Registration> = jobs.iter().map(|adding| self.registration(&adding.job)).collect();

@@ -18,12 +18,10 @@ use crate::lease::later;
 use crate::run::{ClaimKind, ClaimOutcome, Lateness, RunClaim, RunKey, SkipReason, Timed};
 use crate::slot::Token;
 
-/// Claims that go in one call at most.
-pub(super) const BATCH: usize = AT_ONCE;
 /// Claim calls under way at once.
 const CALLS: usize = 2;
 /// A queue shorter than this is sent soon enough to be left alone.
-const LONG_QUEUE: usize = BATCH;
+const LONG_QUEUE: usize = AT_ONCE;
 /// A claim packet may come this much later than its call's deadline before the store refuses it.
 pub(super) const PACKET_LIFE: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_millis(50);
@@ -142,9 +140,9 @@ impl Engine {
         self.owe_return(key, claim.token, claim.unanswered_until, now);
     }
 
-    /// At most [`BATCH`] claims, each of another job, sorted by name; or one that must go alone.
+    /// At most [`AT_ONCE`] claims, each of another job, sorted by name; or one that must go alone.
     fn next_batch(&mut self, now: Now) -> Vec<Claim> {
-        let mut batch = Vec::with_capacity(BATCH.min(self.claims.queue.len()));
+        let mut batch = Vec::with_capacity(AT_ONCE.min(self.claims.queue.len()));
         while let Some(mut claim) = self.claims.queue.pop_front() {
             // While an attempt of this run goes on here, and be it one that lost its lease and blocks its thread,
             // another must not be won here: the two would run at once. When it ends, the run is watched again.
@@ -163,7 +161,7 @@ impl Engine {
             }
             let alone = claim.alone;
             batch.push(claim);
-            if alone || batch.len() == BATCH {
+            if alone || batch.len() == AT_ONCE {
                 break;
             }
         }

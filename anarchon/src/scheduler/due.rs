@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::claim::{BATCH, Claim};
+use super::claim::Claim;
 use super::clocks::Now;
 use super::engine::{COALESCE_AFTER, Engine, Input};
 use super::jobs::JobState;
 use super::timer::{JobId, Timer};
+use crate::backend::AT_ONCE;
 use crate::clock::{from_ms, to_ms};
 use crate::event::Event;
 use crate::run::ClaimKind;
@@ -102,7 +103,7 @@ impl Engine {
             return;
         }
         self.drop_stale_groups(now);
-        let block = due.len().div_ceil(BLOCKS).min(BATCH);
+        let block = due.len().div_ceil(BLOCKS).min(AT_ONCE);
         self.random.shuffle_blocks(&mut due, block);
         due.sort_by_key(|due| due.jitter);
         for same in due.chunk_by(|a, b| a.jitter == b.jitter) {

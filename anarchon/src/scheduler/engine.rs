@@ -47,8 +47,6 @@ pub(super) const COALESCE_AFTER: Duration = Duration::from_secs(5);
 /// No sleep is longer: the clocks are read anew at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 pub(super) const CLOCK_EVERY: Duration = Duration::from_secs(30);
-/// Registrations that one call carries at most.
-pub(super) const REGISTER_AT_ONCE: usize = 500;
 
 /// What reaches the engine from other threads.
 pub(super) enum Input {

@@ -9,13 +9,13 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use super::catch_up::complete;
 use super::clocks::{Now, StoreClock};
 use super::driver::{close, drive};
-use super::engine::{Beginning, Command, Engine, Input, REGISTER_AT_ONCE};
+use super::engine::{Beginning, Command, Engine, Input};
 use super::outlet::Outlet;
 use super::random::Random;
 use super::settings::{Placement, Settings};
 use super::stop::Stopped;
 use super::vitals::{Life, Vitals};
-use crate::backend::DynStore;
+use crate::backend::{AT_ONCE, DynStore};
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind, Error, Result};
 use crate::event::Event;
@@ -187,7 +187,7 @@ async fn begin(parts: Parts, inputs: mpsc::UnboundedSender<Input>, outlet: Outle
     jobs.iter_mut().for_each(|job| job.share_terms(&mut engine.terms));
     let registrations: Vec<Registration> = jobs.iter().map(|job| engine.registration(job)).collect();
     let mut floors: Vec<Registered> = Vec::with_capacity(jobs.len());
-    for some in registrations.chunks(REGISTER_AT_ONCE) {
+    for some in registrations.chunks(AT_ONCE) {
         let answer = in_time(&*clock, &*store, CONNECT, store.register(some, settings.forget_after)).await?;
         floors.extend(complete(store.name(), some.len(), answer)?.value);
     }

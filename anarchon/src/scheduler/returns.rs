@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::claim::{BATCH, Claim, PACKET_LIFE};
+use super::claim::{Claim, PACKET_LIFE};
 use super::clocks::Now;
 use super::engine::{Answers, Engine, Reply};
 use super::timer::Timer;
+use crate::backend::AT_ONCE;
 use crate::event::Event;
 use crate::run::{Release, ReleaseOutcome, RunKey, Timed};
 use crate::slot::Token;
@@ -42,7 +43,7 @@ impl Engine {
 
     pub(super) fn send_returns(&mut self, now: Now) {
         self.owed.retain(|_, owed| owed.under_way || now.boot < owed.give_up);
-        let waiting = self.owed.iter_mut().filter(|(_, owed)| !owed.under_way).take(BATCH);
+        let waiting = self.owed.iter_mut().filter(|(_, owed)| !owed.under_way).take(AT_ONCE);
         let mut releases = Vec::new();
         for (token, owed) in waiting {
             owed.under_way = true;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clocks::Now;
-use super::engine::{Engine, REGISTER_AT_ONCE, Reply};
+use super::engine::{Engine, Reply};
 use super::timer::Timer;
+use crate::backend::AT_ONCE;
 use crate::error::BackendError;
 use crate::run::{Registered, Registration, Timed, Trim};
 use crate::slot::JobName;
@@ -29,7 +30,7 @@ impl Engine {
     fn touch_next(&mut self, now: Now) {
         // Some may have been removed meanwhile.
         self.touching.retain(|name| self.jobs.find(name.as_str()).is_some());
-        let count = self.touching.len().min(REGISTER_AT_ONCE);
+        let count = self.touching.len().min(AT_ONCE);
         let names: Vec<JobName> = self.touching.drain(..count).collect();
         let states = names.iter().filter_map(|name| self.jobs.get(self.jobs.find(name.as_str())?));
         let registrations: Vec<Registration> = states.map(|state| self.registration(&state.job)).collect();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::backend::sql::TransactionalFinish;
-use crate::backend::{Backend, FinishIn, JobLimits, LeaseBackend, Leases, ServerInfo};
+use crate::backend::{Backend, FinishIn, JobLimits, JobRefusal, LeaseBackend, Leases, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
@@ -247,7 +247,7 @@ impl<B: LeaseBackend + Clone> Backend for FaultyBackend<B> {
     fn history_by_age(&self) -> bool {
         self.inner.history_by_age()
     }
-    fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
+    fn check_job(&self, limits: &JobLimits) -> Result<(), JobRefusal> {
         self.inner.check_job(limits)
     }
     fn transactional_finish(&self) -> Option<TransactionalFinish<'_>> {

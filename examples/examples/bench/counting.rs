@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anarchon::backend::{Backend, JobLimits, ServerInfo};
+use anarchon::backend::{Backend, JobLimits, JobRefusal, ServerInfo};
 use anarchon::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
     Registered, Registration, Release, ReleaseOutcome, RunClaim, SlotClaim, SlotOutcome, Timed, Trim,
@@ -72,7 +72,7 @@ impl<B: Backend> Backend for Counting<B> {
         self.store.history_by_age()
     }
 
-    fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
+    fn check_job(&self, limits: &JobLimits) -> Result<(), JobRefusal> {
         self.store.check_job(limits)
     }
 

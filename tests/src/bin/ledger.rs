@@ -31,9 +31,10 @@ mod service {
 
     use anarchon::backend::sql::FinishDatabase;
     use anarchon::{AnyBackend, BoxError, Context, Finish, Scheduler, State};
+    use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
     use sqlx::postgres::PgPool;
     use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool};
-    use sqlx::{Executor as _, Pool, Postgres, Sqlite, Transaction};
+    use sqlx::{Executor as _, MySql, Pool, Postgres, Sqlite, Transaction};
     use tests::LogWriter;
     use tokio::signal::unix::{SignalKind, signal};
 
@@ -89,6 +90,27 @@ mod service {
         }
     }
 
+    impl Ledger for MySql {
+        const BEGIN: &'static str = "BEGIN";
+
+        async fn open(url: &str) -> sqlx::Result<MySqlPool> {
+            // Not the server's default, and what `commit_with` needs.
+            let read_committed = MySqlPoolOptions::new().after_connect(|connection, _| {
+                Box::pin(async move {
+                    connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await.map(drop)
+                })
+            });
+            let pool = read_committed.connect(url).await?;
+            pool.execute(TABLE).await?;
+            Ok(pool)
+        }
+
+        async fn enter(transaction: &mut Transaction<'_, Self>, slot: i64, attempt: i64) -> sqlx::Result<()> {
+            let effect = sqlx::query("INSERT INTO effects (slot, attempt) VALUES (?, ?)");
+            effect.bind(slot).bind(attempt).execute(&mut **transaction).await.map(drop)
+        }
+    }
+
     #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
     pub(super) async fn main() {
         let args = arguments();
@@ -100,6 +122,7 @@ mod service {
         match args.get("--store").and_then(|store| store.split_once(':')) {
             Some(("sqlite", _)) => serve::<Sqlite>(args).await,
             Some(("postgres" | "postgresql", _)) => serve::<Postgres>(args).await,
+            Some(("mysql" | "mariadb", _)) => serve::<MySql>(args).await,
             _ => panic!("no store of this service's"),
         }
     }

@@ -27,6 +27,15 @@ impl MariaDb {
     /// When it does not start, or is not there and `CI` is set.
     #[must_use]
     pub fn own() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// A new server with arguments of its own.
+    ///
+    /// # Panics
+    /// When it does not start, or is not there and `CI` is set.
+    #[must_use]
+    pub fn start_with(more: &[&str]) -> Option<Self> {
         let name = "mariadb1011";
         let programs = component(name)?;
         let (folder, port) = (folder(name), Port::reserve());
@@ -49,7 +58,7 @@ impl MariaDb {
             "--skip-name-resolve".to_owned(),
         ];
         let process = Process::new(name, folder, &programs.join("mariadbd"), Signal::TERM, Signal::KILL);
-        let process = args.into_iter().fold(process, Process::arg);
+        let process = args.into_iter().chain(more.iter().map(|arg| (*arg).to_owned())).fold(process, Process::arg);
         let url = format!("mysql://root@127.0.0.1:{}/mysql", port.number);
         Some(Self::ours(url, port, process))
     }

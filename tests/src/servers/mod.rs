@@ -8,6 +8,8 @@
 //! database of its own there. Such servers take no part in [`Server::kill`](crate::Server::kill): a test that kills has a server of its `own`.
 //! All of them end with the program, however it ends, and leave nothing behind.
 
+#[cfg(feature = "tls")]
+mod certificates;
 mod database;
 mod mariadb;
 mod nats;
@@ -25,6 +27,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 
+#[cfg(feature = "tls")]
+pub use certificates::Certificates;
 pub use database::{Database, DatabaseServer};
 pub use mariadb::MariaDb;
 pub use nats::{Nats, NatsCluster, NatsVersion};
@@ -58,13 +62,18 @@ fn component(name: &str) -> Option<PathBuf> {
 
 /// A port of the loopback device that no other server of ours has, in any program, for as long as this lives.
 #[derive(Debug)]
-struct Port {
+pub struct Port {
     number: u16,
     _reserved: UdpSocket,
 }
 
 impl Port {
-    fn reserve() -> Self {
+    /// Reserves one.
+    ///
+    /// # Panics
+    /// When none is free.
+    #[must_use]
+    pub fn reserve() -> Self {
         // Below those that the system gives to clients, who might take it while the server is down.
         const PORTS: std::ops::Range<u16> = 12_000..32_000;
         static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -81,7 +90,9 @@ impl Port {
         panic!("no port is free");
     }
 
-    fn address(&self) -> SocketAddr {
+    /// Its address.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.number).into()
     }
 }

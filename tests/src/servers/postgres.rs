@@ -62,6 +62,15 @@ impl Postgres {
     /// When it does not start, or is not there and `CI` is set.
     #[must_use]
     pub fn own(version: PostgresVersion) -> Option<Self> {
+        Self::start_with(version, &[])
+    }
+
+    /// A new server with settings of its own, as in `ssl=on`.
+    ///
+    /// # Panics
+    /// When it does not start, or is not there and `CI` is set.
+    #[must_use]
+    pub fn start_with(version: PostgresVersion, settings: &[&str]) -> Option<Self> {
         let name = version.component();
         let programs = component(name)?;
         let (folder, port) = (folder(name), Port::reserve());
@@ -71,15 +80,16 @@ impl Postgres {
         let number = port.number;
         let mut process = Process::new(name, folder, &programs.join("postgres"), Signal::INT, Signal::QUIT);
         // Its own segments of shared memory would outlive a kill: files in its folder do not.
-        for setting in [
+        let common = [
             "listen_addresses=127.0.0.1",
             &format!("port={number}"),
             "unix_socket_directories=",
             "dynamic_shared_memory_type=mmap",
             "max_connections=200",
             "shared_buffers=32MB",
-        ] {
-            process = process.arg("-c").arg(setting);
+        ];
+        for setting in common.iter().chain(settings) {
+            process = process.arg("-c").arg(*setting);
         }
         let process = process.arg("-D").arg(data);
         let url = format!("postgres://postgres@127.0.0.1:{number}/postgres");

@@ -87,9 +87,18 @@ impl RabbitMq {
     /// When it does not start, or is not there and `CI` is set.
     #[must_use]
     pub fn own(version: RabbitMqVersion) -> Option<Self> {
+        Self::start_with(version, "")
+    }
+
+    /// A new broker with lines of its own in its settings.
+    ///
+    /// # Panics
+    /// When it does not start, or is not there and `CI` is set.
+    #[must_use]
+    pub fn start_with(version: RabbitMqVersion, settings: &str) -> Option<Self> {
         let programs = component(version.component())?;
         let names = Arc::new(NameServer::start(&programs));
-        let mut server = Self::prepare(version, programs, &names);
+        let mut server = Self::prepare(version, programs, &names, settings);
         server.start();
         Some(server)
     }
@@ -102,9 +111,9 @@ impl RabbitMq {
     pub fn own_pair(version: RabbitMqVersion) -> Option<[Self; 2]> {
         let programs = component(version.component())?;
         let names = Arc::new(NameServer::start(&programs));
-        let mut first = Self::prepare(version, programs.clone(), &names);
+        let mut first = Self::prepare(version, programs.clone(), &names, "");
         first.start();
-        let mut second = Self::prepare(version, programs, &names);
+        let mut second = Self::prepare(version, programs, &names, "");
         second.start();
         second.ctl(&["stop_app"]);
         second.ctl(&["reset"]);
@@ -113,7 +122,7 @@ impl RabbitMq {
         Some([first, second])
     }
 
-    fn prepare(version: RabbitMqVersion, programs: PathBuf, names: &Arc<NameServer>) -> Self {
+    fn prepare(version: RabbitMqVersion, programs: PathBuf, names: &Arc<NameServer>, settings: &str) -> Self {
         let name = version.component();
         let (folder, home, port, erlang) = (folder(name), folder("rabbitmq-home"), Port::reserve(), Port::reserve());
         let at = |file: &str| folder.path().join(file).display().to_string();
@@ -122,7 +131,8 @@ impl RabbitMq {
              log.console = true\n\
              log.file = false\n\
              disk_free_limit.absolute = 50MB\n\
-             vm_memory_high_watermark.absolute = 512MB\n",
+             vm_memory_high_watermark.absolute = 512MB\n\
+             {settings}\n",
             port.number
         );
         std::fs::write(folder.path().join("rabbitmq.conf"), config).expect("a file for its settings");

@@ -226,6 +226,13 @@ async fn what_cannot_be_a_store_is_said() {
         let error = backend.connect().await.expect_err("no store");
         assert!(error.kind() == BackendErrorKind::Config && error.to_string().contains(words), "{words}: {error}");
     }
+    #[cfg(not(feature = "tls"))]
+    for mode in ["REQUIRED", "VERIFY_IDENTITY"] {
+        let backend = MySqlBackend::new(format!("{}?ssl-mode={mode}", database.url()));
+        let error = backend.connect().await.expect_err("there is no TLS");
+        assert_eq!(error.kind(), BackendErrorKind::Config, "{error}");
+        assert!(error.to_string().contains("the feature `tls`"), "{error}");
+    }
     let error = MySqlBackend::new("mysql://127.0.0.1:1/d").connect().await.expect_err("nobody is there");
     assert_eq!(error.kind(), BackendErrorKind::Unknown, "{error}");
 }

@@ -73,6 +73,18 @@ async fn a_url_opens_it_from_the_catalogue() {
     }
 }
 
+#[cfg(not(feature = "tls"))]
+#[tokio::test]
+async fn without_tls_compiled_in_an_encrypted_connection_is_refused_by_the_name_of_the_feature() {
+    let Some(database) = V18.database() else { return };
+    for mode in ["require", "verify-full"] {
+        let backend = PostgresBackend::new(format!("{}?sslmode={mode}", database.url()));
+        let error = backend.connect().await.expect_err("no connection");
+        assert_eq!(error.kind(), BackendErrorKind::Config, "{error}");
+        assert!(error.message().contains("the feature `tls`"), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn what_cannot_be_reached_or_is_refused_is_told_without_the_password() {
     let Some(database) = V18.database() else { return };

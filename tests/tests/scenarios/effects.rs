@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anarchon::{AttemptRecord, AttemptStatus, Status};
-use sqlx::{Connection as _, PgConnection, SqliteConnection};
+use sqlx::{Connection as _, MySqlConnection, PgConnection, SqliteConnection};
 use tests::{Lab, Line, Node, NodeOptions, Proxy};
 
 /// The lease of these tests, and more than may pass until somebody else takes a run over.
@@ -63,6 +63,7 @@ fn effects(lab: &Lab) -> BTreeMap<i64, Vec<i64>> {
     let rows: Vec<(i64, i64)> = match lab.url().split(':').next() {
         Some("sqlite") => runtime.block_on(rows!(SqliteConnection)),
         Some("postgres" | "postgresql") => runtime.block_on(rows!(PgConnection)),
+        Some("mysql" | "mariadb") => runtime.block_on(rows!(MySqlConnection)),
         other => panic!("no store of these tests: {other:?}"),
     };
     let mut effects: BTreeMap<i64, Vec<i64>> = BTreeMap::new();

@@ -89,7 +89,7 @@ on_each!([libsql, mariadb, nats, pgbouncer, postgres, redis, sqlite, valkey] {
 
 /// Where a handler can finish its run in a transaction of its own.
 mod transactions {
-    on_each!([pgbouncer, postgres, sqlite] {
+    on_each!([mariadb, pgbouncer, postgres, sqlite] {
         effects:
             each_slot_has_one_effect_and_is_done_with_it,
             a_process_killed_after_its_writes_has_written_nothing,
@@ -104,7 +104,7 @@ mod transactions {
 
 /// Where that goes over a connection.
 mod connections {
-    on_each!([pgbouncer, postgres] {
+    on_each!([mariadb, pgbouncer, postgres] {
         effects:
             a_commit_that_does_not_get_through_has_written_nothing_and_its_retry_writes,
             a_commit_whose_answer_is_lost_is_done_and_nobody_repeats_it;

@@ -31,7 +31,7 @@ pub struct LibsqlBackend(SqlBackend<LibsqlClient<SqliteDialect>, SqliteDialect>)
 
 impl LibsqlBackend {
     /// The server at a URL, and the token it asks for, which is empty if it asks for none. `http://` is plain;
-    /// `libsql://` and `https://` need the cargo feature `libsql-tls`. What is wrong with them is an error of `start()`.
+    /// `libsql://` and `https://` need the cargo feature `tls`. What is wrong with them is an error of `start()`.
     #[must_use]
     pub fn new(url: impl AsRef<str>, token: impl AsRef<str>) -> Self {
         Self::on(LibsqlClient::at(url.as_ref(), token.as_ref(), dialect()))

@@ -3,6 +3,7 @@
 use lapin::ErrorKind;
 use lapin::protocol::{AMQPError, AMQPErrorKind, AMQPHardError, AMQPSoftError};
 
+use crate::backend::NO_TLS;
 use crate::error::{BackendError, BackendErrorKind};
 
 pub(super) const NAME: &str = "rabbitmq";
@@ -91,11 +92,7 @@ fn unreachable(error: &lapin::Error) -> (BackendErrorKind, String) {
         ErrorKind::InvalidProtocolVersion(_) | ErrorKind::ParsingError(_) => {
             (Config, "what answers there does not speak AMQP 0-9-1".to_owned())
         }
-        ErrorKind::IOError(io) if io.kind() == std::io::ErrorKind::Unsupported => (
-            Config,
-            "TLS is not compiled into this program: enable the feature `rustls` or `native-tls` of the crate `lapin`"
-                .to_owned(),
-        ),
+        ErrorKind::IOError(io) if io.kind() == std::io::ErrorKind::Unsupported => (Config, NO_TLS.to_owned()),
         ErrorKind::AuthProviderError(_) => (Config, "the broker does not offer this way to log in".to_owned()),
         _ => (Unknown, format!("the broker cannot be reached: {}", short(&error.to_string()))),
     }

@@ -28,7 +28,7 @@ use self::history::{History, LARGEST};
 use self::link::Link;
 use self::names::Names;
 use self::record::Entry;
-use super::{Backend, ClaimBackend, ClaimOnly, JobLimits, ServerInfo, only, plain_name};
+use super::{Backend, ClaimBackend, ClaimOnly, JobLimits, JobRefusal, ServerInfo, only, plain_name};
 use crate::clock::{Clock as _, SystemClock, to_ms};
 use crate::error::{BackendError, BackendErrorKind, Error};
 use crate::lease::attempt_as_run;
@@ -83,8 +83,7 @@ const RECORD: Duration = Duration::from_secs(1);
 /// - The user must be allowed to configure, write and read queues that begin with the prefix, and to publish to the
 ///   default exchange.
 ///
-/// `amqps://` needs a feature of the `lapin` crate, which a program enables by naming that crate itself: `rustls` or
-/// `native-tls`.
+/// `amqps://` needs the cargo feature `tls`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -276,9 +275,9 @@ impl Backend for RabbitMqBackend {
         Some(self.store.slot_ttl)
     }
 
-    fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
+    fn check_job(&self, limits: &JobLimits) -> Result<(), JobRefusal> {
         plain_name::<Self>(&limits.job)?;
-        self.store.names.refuse(&limits.job)
+        self.store.names.refuse(&limits.job).map_err(|reason| JobRefusal::new("name", reason))
     }
 
     async fn connect(&self) -> Result<ServerInfo, BackendError> {

@@ -13,6 +13,8 @@ use redis::cluster::{ClusterClient, ClusterConfig};
 use redis::sentinel::SentinelClient;
 use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisResult, Value};
 
+use crate::backend::NO_TLS;
+
 /// How long it is tried to connect. Nothing waits that long but the first call: others have deadlines of their own.
 const CONNECT: Duration = Duration::from_secs(5);
 
@@ -78,11 +80,7 @@ impl Address {
         let tls = url.starts_with("rediss:") || url.starts_with("valkeys:");
         match Client::open(url) {
             Ok(client) => Self::client(client),
-            Err(_) if tls && !cfg_tls() => Self::Wrong(
-                "TLS is not compiled into this program: enable the feature `tokio-rustls-comp` or \
-                 `tokio-native-tls-comp` of the crate `redis`"
-                    .to_owned(),
-            ),
+            Err(_) if tls && !cfg_tls() => Self::Wrong(NO_TLS.to_owned()),
             // The error's detail might hold the URL, and a URL holds the password.
             Err(error) => Self::Wrong(format!("the URL cannot be read ({})", error.category())),
         }
@@ -109,11 +107,17 @@ impl Address {
             AsyncConnectionConfig::new().set_response_timeout(Some(SILENCE)).set_connection_timeout(Some(CONNECT));
         match self {
             Self::Server(client) => {
+                #[cfg(feature = "tls")]
+                if let ConnectionAddr::TcpTls { .. } = client.get_connection_info().addr() {
+                    choose_cryptography();
+                }
                 let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
                 Ok(Some(Arc::new(Shared(connection))))
             }
             #[cfg(feature = "redis-cluster")]
             Self::Cluster(client) => {
+                #[cfg(feature = "tls")]
+                choose_cryptography();
                 let config = ClusterConfig::new().set_response_timeout(NODE).set_connection_timeout(NODE);
                 let connection = client.get_async_connection_with_config(config).await?;
                 Ok(Some(Arc::new(Shared(connection))))
@@ -121,6 +125,8 @@ impl Address {
             // They are asked each time: after a failover the server is another one.
             #[cfg(feature = "redis-sentinel")]
             Self::Sentinel(client) => {
+                #[cfg(feature = "tls")]
+                choose_cryptography();
                 let connection = client.lock().await.get_async_connection_with_config(&config).await?;
                 Ok(Some(Arc::new(Shared(connection))))
             }
@@ -139,6 +145,16 @@ impl Address {
 
     pub(super) fn given(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Self {
         Self::Given(Arc::new(Shared(connection)))
+    }
+}
+
+/// Sets the process's default for rustls, unless it has one. The client takes that default, and panics where there is none
+/// because other crates of the program bring a second library of cryptography.
+#[cfg(feature = "tls")]
+fn choose_cryptography() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Who else has set it meanwhile has done as well.
+        drop(rustls::crypto::ring::default_provider().install_default());
     }
 }
 
@@ -188,7 +204,7 @@ mod tests {
     fn a_url_with_tls_says_what_it_needs() {
         if !cfg_tls() {
             let address = format!("{:?}", Address::at("rediss://u:secret@h:7"));
-            assert!(address.contains("tokio-rustls-comp") && !address.contains("secret"), "{address}");
+            assert!(address.contains("`tls`") && !address.contains("secret"), "{address}");
         }
     }
 

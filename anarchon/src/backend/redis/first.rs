@@ -9,7 +9,7 @@ use super::calls::{Calls, Timeds, hex, ms};
 use super::pack::Pack;
 use super::script::{self, Verb};
 use super::strategy::{IDMP_MARGIN, Idmp};
-use crate::backend::{JobLimits, ServerInfo};
+use crate::backend::{JobLimits, JobRefusal, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::lease::attempt_as_run;
 use crate::run::{
@@ -86,14 +86,17 @@ impl ClaimStore {
         self.decide.memory()
     }
 
-    pub(super) fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
+    pub(super) fn check_job(&self, limits: &JobLimits) -> Result<(), JobRefusal> {
         match (self.decide, limits.history_ttl) {
-            (Decide::Window(window), Some(ttl)) if ttl <= window => Err(format!(
-                "is {}, and backend `{}` remembers slots for {}; make it longer than that",
-                interval::format(ttl),
-                self.calls.name(),
-                interval::format(window)
-            )),
+            (Decide::Window(window), Some(ttl)) if ttl <= window => {
+                let reason = format!(
+                    "is {}, and backend `{}` remembers slots for {}; make it longer than that",
+                    interval::format(ttl),
+                    self.calls.name(),
+                    interval::format(window)
+                );
+                Err(JobRefusal::new("history_ttl", reason))
+            }
             _ => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use super::calls::{Calls, Timeds, hex, id, ms};
 use super::pack::Pack;
 use super::reply::{Answer, Read};
 use super::script;
-use crate::backend::ServerInfo;
+use crate::backend::{AT_ONCE, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::option::Overlap;
 use crate::run::{
@@ -16,9 +16,6 @@ use crate::run::{
     Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, RunKey, Timed, Trim,
 };
 use crate::slot::{InstanceId, JobName};
-
-/// How many jobs one script looks at.
-const ACTIVE_AT_ONCE: usize = 500;
 
 /// A store with leases on one server.
 #[derive(Debug)]
@@ -149,7 +146,7 @@ impl LeaseStore {
         }
         let mut runs = Vec::new();
         // Of no jobs at all is of all.
-        let chunks = if jobs.is_empty() { vec![jobs] } else { jobs.chunks(ACTIVE_AT_ONCE).collect() };
+        let chunks = if jobs.is_empty() { vec![jobs] } else { jobs.chunks(AT_ONCE).collect() };
         let mut clock = None;
         for some in chunks {
             let nothing = some.iter().map(|_| Pack::array(0));

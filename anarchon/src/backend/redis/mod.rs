@@ -32,7 +32,10 @@ use self::link::Replicas;
 use self::strategy::Claims;
 use self::strategy::sealed::{Kept as _, Sealed as _};
 pub use self::strategy::{Idmp, Lease, Script, Strategy, StreamId, ValkeyStrategy};
-use super::{AnyStrength, Backend, ClaimBackend, ClaimOnly, HistoryByAge, JobLimits, LeaseBackend, Leases, ServerInfo};
+use super::{
+    AnyStrength, Backend, ClaimBackend, ClaimOnly, HistoryByAge, JobLimits, JobRefusal, LeaseBackend, Leases,
+    ServerInfo,
+};
 use crate::error::{BackendError, Error};
 use crate::run::{
     ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
@@ -292,7 +295,7 @@ macro_rules! flavour {
                 self.store.memory()
             }
 
-            fn check_job(&self, limits: &JobLimits) -> Result<(), String> {
+            fn check_job(&self, limits: &JobLimits) -> Result<(), JobRefusal> {
                 self.store.check_job(limits)
             }
 
@@ -333,8 +336,7 @@ flavour! {
     /// | [`wait_replicas`](Self::wait_replicas) | none | makes a claim wait for replication |
     /// | [`strategy`](Self::strategy) | [`Lease`] | how it is decided who runs a slot; the others hold no leases |
     ///
-    /// `rediss://` needs a feature of the `redis` crate, which a program enables by naming that crate itself:
-    /// `tokio-rustls-comp` or `tokio-native-tls-comp`.
+    /// `rediss://` needs the cargo feature `tls`.
     ///
     /// What the server forgets cannot be honoured: `start()` warns if its memory policy may evict keys, a server without
     /// an append-only file forgets all leases and the latest slots in a crash, and a failover may lose the writes of the

@@ -2,7 +2,7 @@
 //!
 //! A store is a [`SqlClient`] (it runs statements) and a [`SqlDialect`] (what differs between databases). From the two,
 //! [`SqlBackend`] makes a complete [`LeaseBackend`](crate::LeaseBackend): the tables, the claim as one atomic batch, leases and history.
-//! [`SqliteBackend`](crate::SqliteBackend) is built on nothing else.
+//! `SqliteBackend` is built on nothing else.
 //!
 //! Every call of the contract is one call of the client: a batch where something is written, one query where something
 //! is read. The decisions are made by SQL, on the database's clock, under the lock of the job's row.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use libsql::{BatchRows, Builder, Connection, Database};
 use tokio::sync::{Mutex, Semaphore};
 
-use crate::backend::ServerInfo;
 use crate::backend::sql::{Row, SqlClient, SqlDialect, SqlError, Statement, Value};
+use crate::backend::{NO_TLS, ServerInfo};
 use crate::error::BackendErrorKind;
 
 /// How long a call may be unanswered before the next one is sent beside it, unless it is set.
@@ -246,10 +246,8 @@ fn checked(url: &str, token: &str) -> Result<Source, String> {
     let (scheme, rest) = url.split_once("://").ok_or("the URL begins with `libsql://`, `https://` or `http://`")?;
     match scheme {
         "http" => {}
-        "libsql" | "https" if cfg!(feature = "libsql-tls") => {}
-        "libsql" | "https" => {
-            return Err(format!("`{scheme}:` needs the cargo feature `libsql-tls` of anarchon, which is off"));
-        }
+        "libsql" | "https" if cfg!(feature = "tls") => {}
+        "libsql" | "https" => return Err(NO_TLS.to_owned()),
         _ => return Err("the URL begins with `libsql://`, `https://` or `http://`".to_owned()),
     }
     let (address, parameters) = rest.split_once('?').unwrap_or((rest, ""));
@@ -298,6 +296,6 @@ mod tests {
             assert!(!client.state.place.contains("secret"));
         }
         let needs = LibsqlClient::at("libsql://h", "", ());
-        assert_eq!(needs.state.source.is_err(), !cfg!(feature = "libsql-tls"));
+        assert_eq!(needs.state.source.is_err(), !cfg!(feature = "tls"));
     }
 }

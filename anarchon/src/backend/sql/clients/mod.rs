@@ -8,6 +8,22 @@
 //! | `SqlxMySql` | `mysql` | sqlx | MySQL, MariaDB |
 //! | `LibsqlClient` | `libsql` | libsql | libSQL |
 
+/// What sqlx means by an error of TLS.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+fn no_tls(error: &crate::error::BoxError) -> &'static str {
+    // Whether it can encrypt is not for us alone to say: an application may enable its features, too.
+    match error.to_string().contains("built without TLS") {
+        true => crate::backend::NO_TLS,
+        false => "no encrypted connection can be made",
+    }
+}
+
+/// Whether there is no connection because the server's certificate is not trusted.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+fn is_distrust(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::InvalidData && error.to_string().contains("certificate")
+}
+
 #[cfg(feature = "libsql")]
 mod libsql;
 #[cfg(feature = "_postgres")]

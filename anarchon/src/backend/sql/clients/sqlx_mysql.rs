@@ -166,7 +166,9 @@ impl<D> SqlxMySql<D> {
             }
             Some(_) => (Refused, "the statement was refused"),
             None => match &error {
-                sqlx::Error::Configuration(_) | sqlx::Error::Tls(_) => (Config, "the options do not fit"),
+                sqlx::Error::Configuration(_) => (Config, "the options do not fit"),
+                sqlx::Error::Tls(error) => (Config, super::no_tls(error)),
+                sqlx::Error::Io(error) if super::is_distrust(error) => (Config, "the server is not trusted"),
                 sqlx::Error::Encode(_) | sqlx::Error::Decode(_) => (Refused, "a value does not fit"),
                 _ => (Unknown, "the connection was lost, or there was none"),
             },

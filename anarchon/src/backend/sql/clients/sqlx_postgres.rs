@@ -158,7 +158,8 @@ impl SqlxPostgres {
         let (kind, hint) = meaning(&code).unwrap_or(match &error {
             sqlx::Error::Configuration(_) => (Config, "the options do not fit"),
             sqlx::Error::Encode(_) => (Refused, "a value does not fit"),
-            sqlx::Error::Tls(_) => (Config, "no encrypted connection can be made"),
+            sqlx::Error::Tls(error) => (Config, super::no_tls(error)),
+            sqlx::Error::Io(error) if super::is_distrust(error) => (Config, "the server is not trusted"),
             _ => (Unknown, "the connection was lost"),
         });
         SqlError::new(kind, format!("{}: {hint}: {}", self.place(), reason(&error))).with_source(error)
