@@ -93,7 +93,7 @@
 //! | `rabbitmq` | no | [`RabbitMqBackend`][rabbitmq] |
 //! | `testing` | no | [`testing`][testing]: the conformance suite for backends, a cluster of instances in one process, a manual clock, a store that fails on demand |
 //!
-//! The oldest supported Rust is 1.94, the `rust-version` of the manifest; raising it is a minor release (before 1.0: it raises
+//! The oldest supported Rust is the `rust-version` of the manifest; raising it is a minor release (before 1.0: it raises
 //! the second number).
 //!
 //! [strategies]: guide::redis#strategies
@@ -140,11 +140,6 @@ mod scheduler;
 mod slot;
 #[cfg(feature = "testing")]
 pub mod testing;
-
-/// The examples of the README. rustdoc leaves a `main` alone that a macro writes if it finds the words `fn main`.
-#[cfg(all(doctest, feature = "sqlite"))]
-#[doc = include_str!("../README.md")]
-mod readme {}
 
 pub use anarchon_macros::{backend, job, main};
 pub use anarchon_schedule::{Dialect, ParseError, Schedule, interval};
