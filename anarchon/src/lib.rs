@@ -4,7 +4,8 @@
 //! and race for each of them in the store they already share; the store lets one win. There is no leader and no extra
 //! server, and on a store that can hold leases the losers are backups that take over when the winner dies.
 //!
-//! The [`guide`] has a chapter about each matter; [`guide::quick_start`] is a program from nothing.
+//! The [`guide`] has a chapter about each matter; [`guide::quick_start`] is a program from nothing, [`guide::failures`] what
+//! happens when things go wrong, and [`guide::backends`] all stores beside each other.
 //!
 //! # A whole program
 //!
@@ -61,16 +62,17 @@
 //!
 //! | store | feature | leases | for |
 //! |---|---|---|---|
-//! | `PostgresBackend` | `postgres`, `tokio-postgres` | yes | services that have a PostgreSQL, also behind a pooler |
-//! | `SqliteBackend` | `sqlite` (default) | yes | processes on one machine |
-//! | `MySqlBackend` | `mysql` | yes | MySQL 8, MariaDB 10.6 |
-//! | `LibsqlBackend` | `libsql` | yes | a libSQL server, Turso |
-//! | `RedisBackend`, `ValkeyBackend` | `redis` | yes | a Redis or Valkey server |
-//! | `NatsKvBackend` | `nats` | yes | NATS with JetStream |
-//! | `NatsBackend` | `nats` | no | NATS with JetStream |
-//! | `RabbitMqBackend` | `rabbitmq` | no | a RabbitMQ broker |
+//! | [`PostgresBackend`][postgres] | `postgres`, `tokio-postgres` | yes | services that have a PostgreSQL, also behind a pooler |
+//! | [`SqliteBackend`][sqlite] | `sqlite` (default) | yes | processes on one machine |
+//! | [`MySqlBackend`][mysql] | `mysql` | yes | MySQL 8, MariaDB 10.6 |
+//! | [`LibsqlBackend`][libsql] | `libsql` | yes | a libSQL server, Turso |
+//! | [`RedisBackend`][redis], [`ValkeyBackend`][valkey] | `redis`, `redis-cluster`, `redis-sentinel` | yes | a Redis or Valkey server; with other [strategies][] it only claims |
+//! | [`NatsKvBackend`][nats-kv] | `nats` | yes | NATS with JetStream |
+//! | [`NatsBackend`][nats] | `nats` | no | NATS with JetStream |
+//! | [`RabbitMqBackend`][rabbitmq] | `rabbitmq` | no | a RabbitMQ broker |
 //! | [`MemoryBackend`] | | yes | tests |
 //! | [`ClaimOnlyMemoryBackend`] | | no | tests |
+//! | [`AnyBackend`], [`AnyClaimBackend`] | | yes, no | the store that a URL names |
 //!
 //! A store's strength is in its type. An option that needs leases does not compile on a store without, and what only
 //! the start of the program can know (jobs of another crate) is refused by [`start`](SchedulerBuilder::start), naming the
@@ -80,21 +82,42 @@
 //!
 //! | feature | default | what |
 //! |---|---|---|
-//! | `sqlite` | yes | `SqliteBackend` |
-//! | `postgres` | no | `PostgresBackend` |
-//! | `tokio-postgres` | no | `PostgresBackend` over a tokio-postgres configuration or a deadpool-postgres pool |
-//! | `mysql` | no | `MySqlBackend` |
-//! | `libsql` | no | `LibsqlBackend` |
-//! | `redis` | no | `RedisBackend`, `ValkeyBackend` |
+//! | `sqlite` | yes | [`SqliteBackend`][sqlite], [`Finish<Sqlite>`][finish] |
+//! | `postgres` | no | [`PostgresBackend`][postgres], [`Finish<Postgres>`][finish] |
+//! | `tokio-postgres` | no | [`PostgresBackend`][postgres] over a tokio-postgres configuration or a deadpool-postgres pool |
+//! | `mysql` | no | [`MySqlBackend`][mysql], [`Finish<MySql>`][finish] |
+//! | `libsql` | no | [`LibsqlBackend`][libsql] |
+//! | `redis` | no | [`RedisBackend`][redis], [`ValkeyBackend`][valkey] |
 //! | `redis-cluster`, `redis-sentinel` | no | the same on a cluster, or on the server that sentinels name |
-//! | `nats` | no | `NatsKvBackend`, with leases, and `NatsBackend`, which only claims |
-//! | `rabbitmq` | no | `RabbitMqBackend` |
+//! | `nats` | no | [`NatsKvBackend`][nats-kv], with leases, and [`NatsBackend`][nats], which only claims |
+//! | `rabbitmq` | no | [`RabbitMqBackend`][rabbitmq] |
 //! | `metrics` | no | counters, gauges and histograms through the `metrics` crate: [`guide::observing`] |
 //! | `tls` | no | encrypted connections, by rustls, for the stores that are on: some 10 crates more, 17 with `libsql`, 66 with `rabbitmq`. NATS has it anyway, and `tokio-postgres` by a pool's own |
-//! | `testing` | no | `testing`: the conformance suite for backends, a cluster of instances in one process, a manual clock, a store that fails on demand |
+//! | `testing` | no | [`testing`][testing]: the conformance suite for backends, a cluster of instances in one process, a manual clock, a store that fails on demand |
 //!
-//! The oldest supported Rust is the `rust-version` of the manifest; raising it is a minor release.
-
+//! The oldest supported Rust is the `rust-version` of the manifest; raising it is a minor release (before 1.0: it raises
+//! the second number).
+//!
+//! [strategies]: guide::redis#strategies
+// What a feature brings is linked where it is there; without it, the name leads to its page of the guide.
+#![cfg_attr(feature = "_postgres", doc = "[postgres]: PostgresBackend")]
+#![cfg_attr(not(feature = "_postgres"), doc = "[postgres]: guide::postgres")]
+#![cfg_attr(feature = "sqlite", doc = "[sqlite]: SqliteBackend")]
+#![cfg_attr(not(feature = "sqlite"), doc = "[sqlite]: guide::sqlite")]
+#![cfg_attr(feature = "mysql", doc = "[mysql]: MySqlBackend")]
+#![cfg_attr(not(feature = "mysql"), doc = "[mysql]: guide::mysql")]
+#![cfg_attr(feature = "libsql", doc = "[libsql]: LibsqlBackend")]
+#![cfg_attr(not(feature = "libsql"), doc = "[libsql]: guide::libsql")]
+#![cfg_attr(feature = "redis", doc = "[redis]: RedisBackend\n[valkey]: ValkeyBackend")]
+#![cfg_attr(not(feature = "redis"), doc = "[redis]: guide::redis\n[valkey]: guide::redis")]
+#![cfg_attr(feature = "nats", doc = "[nats-kv]: NatsKvBackend\n[nats]: NatsBackend")]
+#![cfg_attr(not(feature = "nats"), doc = "[nats-kv]: guide::nats\n[nats]: guide::nats")]
+#![cfg_attr(feature = "rabbitmq", doc = "[rabbitmq]: RabbitMqBackend")]
+#![cfg_attr(not(feature = "rabbitmq"), doc = "[rabbitmq]: guide::rabbitmq")]
+#![cfg_attr(feature = "testing", doc = "[testing]: mod@testing")]
+#![cfg_attr(not(feature = "testing"), doc = "[testing]: guide::testing")]
+#![cfg_attr(feature = "_sqlx", doc = "[finish]: Finish")]
+#![cfg_attr(not(feature = "_sqlx"), doc = "[finish]: guide::effects")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[doc(hidden)]

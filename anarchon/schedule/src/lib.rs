@@ -39,6 +39,11 @@ mod schedule;
 pub mod suggest;
 pub mod zone;
 
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub use at::At;
 pub use cron::{Cron, Dialect};
 pub use error::ParseError;

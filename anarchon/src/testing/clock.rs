@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -144,6 +145,38 @@ impl Clock for ManualClock {
         let sequence = state.sequence;
         drop(state);
         Box::pin(Sleep { clock: self.clone(), key: (at, sequence) })
+    }
+}
+
+/// A clock whose wall shows another time than that of the clock that it follows.
+#[derive(Clone, Debug)]
+pub(super) struct WrongClock {
+    right: ManualClock,
+    ahead_ms: Arc<AtomicI64>,
+}
+
+impl WrongClock {
+    /// Right at first.
+    pub(super) fn new(right: ManualClock) -> Self {
+        Self { right, ahead_ms: Arc::default() }
+    }
+
+    pub(super) fn set_ahead(&self, ms: i64) {
+        self.ahead_ms.store(ms, Ordering::Relaxed);
+    }
+}
+
+impl Clock for WrongClock {
+    fn wall_ms(&self) -> i64 {
+        self.right.wall_ms() + self.ahead_ms.load(Ordering::Relaxed)
+    }
+
+    fn boot(&self) -> Duration {
+        self.right.boot()
+    }
+
+    fn sleep_until(&self, at: Duration) -> BoxFuture<'static, ()> {
+        self.right.sleep_until(at)
     }
 }
 

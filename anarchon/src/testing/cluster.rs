@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 
-use super::clock::settle;
+use super::clock::{WrongClock, settle};
 use super::{Fault, FaultyBackend, ManualClock};
 use crate::backend::{Backend as _, MemoryBackend};
 use crate::clock::Clock as _;
@@ -88,6 +88,7 @@ struct Instance {
     runtime: Runtime,
     scheduler: Scheduler<TestStore>,
     client: TestStore,
+    clock: WrongClock,
     events: Receiver<Event>,
     seen: Vec<Event>,
     running: HashSet<(RunKey, u32)>,
@@ -232,6 +233,25 @@ impl TestCluster {
         self.up(instance).client.fail_all(None);
     }
 
+    /// The instance's own client of the store, to lose a single answer of it, or to fail a call of one's choice:
+    /// `cluster.store(0).fail_next(Verb::Claim, Fault::LoseReply)`.
+    ///
+    /// # Panics
+    /// When it is down.
+    #[must_use]
+    pub fn store(&mut self, instance: usize) -> TestStore {
+        self.up(instance).client.clone()
+    }
+
+    /// Sets the wall clock of an instance's machine so many milliseconds ahead of the store's, or behind it if negative.
+    /// At its start an instance's clock is right.
+    ///
+    /// # Panics
+    /// When it is down.
+    pub fn set_ahead(&mut self, instance: usize, ms: i64) {
+        self.up(instance).clock.set_ahead(ms);
+    }
+
     /// Stops an instance gracefully, while time passes for all until it has stopped.
     ///
     /// # Errors
@@ -270,15 +290,16 @@ impl TestCluster {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
         let client = self.store.client();
+        let clock = WrongClock::new(self.clock.clone());
         let seed = self.seed.wrapping_add(u64::try_from(instance).unwrap_or(0));
-        let scheduler = Scheduler::builder(client.clone()).clock(Arc::new(self.clock.clone())).seed(seed);
+        let scheduler = Scheduler::builder(client.clone()).clock(Arc::new(clock.clone())).seed(seed);
         let scheduler = (self.set_up)(scheduler.on_callers_runtime().instance_id(instance.to_string()));
         let started = runtime.block_on(scheduler.start());
         let scheduler = started.unwrap_or_else(|error| panic!("instance {instance} does not start: {error}"));
         let events = scheduler.events();
         let (seen, running) = (Vec::new(), HashSet::new());
         let behind = Duration::ZERO;
-        *place = Some(Instance { runtime, scheduler, client, events, seen, running, frozen: false, behind });
+        *place = Some(Instance { runtime, scheduler, client, clock, events, seen, running, frozen: false, behind });
     }
 
     /// The events of an instance since it was started or they were last taken, in their order.
