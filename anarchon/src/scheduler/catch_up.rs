@@ -118,6 +118,7 @@ impl Engine {
             next,
             skips: None,
             running: Running::None,
+            paused: false,
             job: Arc::new(job),
         };
         let id = self.jobs.insert(state);

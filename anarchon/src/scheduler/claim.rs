@@ -55,6 +55,8 @@ pub(super) struct Claims {
     /// The length at which the queue is next looked through for claims that are too late.
     look_through_at: usize,
     under_way: usize,
+    /// The claims in those calls.
+    sent: usize,
     /// To be sent again once the user's runtime has shown that it is alive, by the tick that asked for it.
     pub(super) unproven: VecDeque<(u64, u64)>,
     /// The tick whose probe has not run yet. There is one at a time: on a runtime that hangs they would pile up.
@@ -64,6 +66,11 @@ pub(super) struct Claims {
 impl Claims {
     pub(super) fn under_way(&self) -> bool {
         self.under_way > 0
+    }
+
+    /// All that are not decided yet.
+    pub(super) fn len(&self) -> usize {
+        self.queue.len() + self.waiting.len() + self.sent
     }
 
     /// Whether some wait only for a free call.
@@ -97,6 +104,7 @@ impl Engine {
                 requests.push(self.request(claim));
             }
             self.claims.under_way += 1;
+            self.claims.sent += claims.len();
             let (store, sent) = (Arc::clone(&self.store), now.boot);
             let requests = Arc::new(requests);
             let asked = Arc::clone(&requests);
@@ -173,6 +181,7 @@ impl Engine {
         now: Now,
     ) {
         self.claims.under_way = self.claims.under_way.saturating_sub(1);
+        self.claims.sent = self.claims.sent.saturating_sub(claims.len());
         let together = claims.len() > 1;
         let clock = answers.iter().flatten().next().map(|timed| timed.store_ms);
         if let Some(store_ms) = clock {
@@ -203,6 +212,7 @@ impl Engine {
         let earlier = claim.unanswered_until;
         let takeover = claim.due.kind == ClaimKind::Takeover;
         let stopping = self.stopping.is_some();
+        self.jobs.note_pause(claim.due.job, &outcome);
         match outcome {
             ClaimOutcome::Won { attempt, fence, reason, max_attempts } => {
                 self.won(claim, key, super::runner::Win { attempt, fence, reason, max_attempts }, sent, now);

@@ -117,6 +117,10 @@ impl Engine {
         }
     }
 
+    pub(super) fn slots_in_groups(&self) -> usize {
+        self.groups.values().map(|group| group.due.len()).sum()
+    }
+
     /// Asks the user's runtime for a sign of life, only now: a handler that was started while the group waited may
     /// have blocked it.
     pub(super) fn group_waited(&mut self, id: u64) {

@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Handle as RuntimeHandle;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use super::JobInfo;
 use super::backup::{Watched, Watching};
@@ -22,6 +22,7 @@ use super::handler::{Ended, Home, Starting};
 use super::ids::IdMap;
 use super::jobs::Jobs;
 use super::manual::{ManualRun, PendingManual};
+use super::outlet::Outlet;
 use super::random::Random;
 use super::returns::OwedReturn;
 use super::runner::Run;
@@ -29,10 +30,10 @@ use super::settings::Settings;
 use super::stop::Stopping;
 use super::timer::{DueSlots, Timer, Timers};
 use super::upkeep::TOUCH_EVERY;
+use super::vitals::Tally;
 use crate::backend::DynStore;
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind, Error, Result};
-use crate::event::Event;
 use crate::extract::StateMap;
 use crate::job::{Job, Terms};
 use crate::run::{
@@ -41,13 +42,11 @@ use crate::run::{
 };
 use crate::slot::{InstanceId, JobName, Slot, Token};
 
-/// A wake-up that comes later than this after its time means that the process was frozen.
-const FROZEN: Duration = Duration::from_secs(1);
 /// A slot that is this late and has a later one due behind it was missed together with others.
 pub(super) const COALESCE_AFTER: Duration = Duration::from_secs(5);
 /// No sleep is longer: the clocks are read anew at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-const CLOCK_EVERY: Duration = Duration::from_secs(30);
+pub(super) const CLOCK_EVERY: Duration = Duration::from_secs(30);
 /// Registrations that one call carries at most.
 pub(super) const REGISTER_AT_ONCE: usize = 500;
 
@@ -156,9 +155,7 @@ pub(super) struct Engine {
     pub(super) random: Random,
     pub(super) handlers: RuntimeHandle,
     pub(super) inputs: mpsc::UnboundedSender<Input>,
-    pub(super) events: broadcast::Sender<Event>,
-    /// Whether anybody listens to events; asking each time would cost a lock.
-    heard: bool,
+    pub(super) outlet: Outlet,
 
     pub(super) calls: FuturesUnordered<BoxFuture<'static, Reply>>,
     pub(super) store_clock: StoreClock,
@@ -179,6 +176,7 @@ pub(super) struct Engine {
     /// Handlers to be started once the answer that won them has been read to its end.
     pub(super) starting: Vec<Starting>,
     pub(super) finishing: Finishing,
+    pub(super) tally: Tally,
     pub(super) watching: Watching,
     pub(super) watched: BTreeMap<RunKey, Watched>,
     pub(super) manual: BTreeMap<u64, PendingManual>,
@@ -188,16 +186,19 @@ pub(super) struct Engine {
     pub(super) beating_again: bool,
     pub(super) fence_at: Option<Duration>,
     pub(super) timeout_at: Option<Duration>,
+    /// Since when, since boot, the store has not answered.
     pub(super) trouble: Option<Duration>,
+    /// When, since boot, it last answered.
+    pub(super) answered: Duration,
     /// When everything was last read again, and when it is to be.
     pub(super) resynced: Option<Duration>,
     pub(super) resync_at: Option<Duration>,
     pub(super) skew_said: i64,
     pub(super) mismatches: HashSet<(JobName, String)>,
     pub(super) stopping: Option<Stopping>,
-    planned: Duration,
-    last: Now,
-    clock_asked: bool,
+    pub(super) planned: Duration,
+    pub(super) last: Now,
+    pub(super) clock_asked: bool,
 }
 
 /// What an engine begins with.
@@ -210,13 +211,13 @@ pub(super) struct Beginning {
     pub(super) random: Random,
     pub(super) handlers: RuntimeHandle,
     pub(super) inputs: mpsc::UnboundedSender<Input>,
-    pub(super) events: broadcast::Sender<Event>,
+    pub(super) outlet: Outlet,
     pub(super) store_clock: StoreClock,
 }
 
 impl Engine {
     pub(super) fn new(beginning: Beginning) -> Self {
-        let Beginning { store, settings, instance, state, clock, random, handlers, inputs, events, store_clock } =
+        let Beginning { store, settings, instance, state, clock, random, handlers, inputs, outlet, store_clock } =
             beginning;
         let now = Now { boot: clock.boot(), wall_ms: clock.wall_ms() };
         let mut engine = Self {
@@ -229,8 +230,7 @@ impl Engine {
             random,
             handlers,
             inputs,
-            events,
-            heard: false,
+            outlet,
             calls: FuturesUnordered::new(),
             store_clock,
             due: DueSlots::default(),
@@ -246,6 +246,7 @@ impl Engine {
             runs: BTreeMap::new(),
             starting: Vec::new(),
             finishing: Finishing::default(),
+            tally: Tally::default(),
             watching: Watching::default(),
             watched: BTreeMap::new(),
             manual: BTreeMap::new(),
@@ -256,6 +257,7 @@ impl Engine {
             fence_at: None,
             timeout_at: None,
             trouble: None,
+            answered: now.boot,
             resynced: None,
             resync_at: None,
             skew_said: 0,
@@ -284,26 +286,10 @@ impl Engine {
         self.next_id
     }
 
-    pub(super) fn emit(&self, event: Event) {
-        // Nobody listening is no error.
-        let _ = self.events.send(event);
-    }
-
-    /// Emits an event that costs more to make than to look whether anybody listens.
-    pub(super) fn tell(&self, event: impl FnOnce() -> Event) {
-        if self.heard {
-            self.emit(event());
-        }
-    }
-
-    fn look_who_listens(&mut self) {
-        self.heard = self.events.receiver_count() > 0;
-    }
-
     /// Does everything whose time has come.
     pub(super) fn advance(&mut self) {
         let now = self.now();
-        self.look_who_listens();
+        self.outlet.look_who_listens();
         self.start_handlers();
         self.notice_jumps(now);
         while let Some(timer) = self.timers.pop(now.boot) {
@@ -315,6 +301,7 @@ impl Engine {
         self.send_claims(now);
         self.check_stopped(now);
         self.last = now;
+        self.note_turn(now);
     }
 
     /// When to look again at the latest.
@@ -357,7 +344,7 @@ impl Engine {
     }
 
     pub(super) fn input(&mut self, input: Input) {
-        self.look_who_listens();
+        self.outlet.look_who_listens();
         match input {
             Input::Command(command) => self.command(command),
             Input::Probe(group) => self.probed(group),
@@ -370,7 +357,7 @@ impl Engine {
 
     pub(super) fn reply(&mut self, reply: Reply) {
         let now = self.now();
-        self.look_who_listens();
+        self.outlet.look_who_listens();
         match reply {
             Reply::Claims { claims, requests, sent, answers } => {
                 self.claims_answered(claims, requests, sent, answers, now);
@@ -477,110 +464,6 @@ impl Engine {
                 Err(error) => (0..count).map(|_| Err(error.to_shared())).collect(),
             }
         }
-    }
-
-    /// The store answered, with its clock where it has one.
-    pub(super) fn store_said(&mut self, store_ms: Option<i64>, sent: Duration, now: Now) {
-        if let Some(ms) = store_ms {
-            let jumped = self.store_clock.sample(ms, sent, now.boot).unwrap_or(0);
-            if jumped.unsigned_abs() > 1_000_000 {
-                self.time_jumped(Duration::from_micros(jumped.unsigned_abs()), now);
-            }
-            self.check_skew(now);
-        }
-        self.store_answered(now);
-    }
-
-    pub(super) fn store_answered(&mut self, now: Now) {
-        if let Some(stopping) = &mut self.stopping {
-            stopping.silent = false;
-        }
-        if let Some(since) = self.trouble.take() {
-            let after = now.boot.saturating_sub(since);
-            tracing::info!(backend = self.store.name(), ?after, "the store answers again");
-            self.emit(Event::StoreRecovered { after });
-            // A store that answers every other call must not have everything read again each time.
-            match self.resynced.map(|last| last + self.settings.watch) {
-                Some(next) if next > now.boot => self.time_resync(next),
-                _ => self.resync(now),
-            }
-        }
-    }
-
-    fn time_resync(&mut self, at: Duration) {
-        if self.resync_at.is_none() {
-            self.resync_at = Some(at);
-            self.timers.set(at, Timer::Resync);
-        }
-    }
-
-    pub(super) fn store_failed(&mut self, error: &BackendError, now: Now) {
-        // Who refuses one thing answers all the same; it is said where that thing is given up.
-        if error.kind() == BackendErrorKind::Refused {
-            tracing::debug!(backend = self.store.name(), error = %error, "refused");
-            return;
-        }
-        if self.trouble.is_none() {
-            self.trouble = Some(now.boot);
-            tracing::warn!(backend = self.store.name(), error = %error, "the store does not answer; calls are repeated");
-            self.emit(Event::StoreTrouble { error: error.to_string().into() });
-        }
-    }
-
-    fn check_skew(&mut self, now: Now) {
-        let Some(skew) = self.store_clock.skew_ms(now) else { return };
-        let bad = skew.abs() > 1000;
-        if bad && skew.abs_diff(self.skew_said) > 1000 {
-            self.skew_said = skew;
-            tracing::warn!(offset_ms = skew, "this machine's clock differs from the store's, whose clock counts");
-            self.emit(Event::ClockSkew { offset_ms: skew });
-        } else if !bad {
-            self.skew_said = 0;
-        }
-    }
-
-    /// Notices that the process was frozen, or that the wall clock was set.
-    fn notice_jumps(&mut self, now: Now) {
-        let late = now.boot.saturating_sub(self.planned.max(self.last.boot));
-        let boot = i64::try_from(now.boot.saturating_sub(self.last.boot).as_millis()).unwrap_or(i64::MAX);
-        let wall = now.wall_ms.saturating_sub(self.last.wall_ms);
-        let set = wall.saturating_sub(boot);
-        if late > FROZEN {
-            tracing::warn!(frozen = ?late, "this process was frozen");
-            self.time_jumped(late, now);
-            self.ask_clock_now(now);
-        } else if set.unsigned_abs() > 1000 {
-            tracing::warn!(by_ms = set, "this machine's clock was set");
-            self.ask_clock_now(now);
-            if self.store_clock.skew_ms(now).is_none() {
-                self.time_jumped(Duration::from_millis(set.unsigned_abs()), now);
-            }
-        }
-        self.planned = now.boot;
-    }
-
-    /// The time by which slots are due has jumped: the next ones are computed anew, and what was missed is looked for.
-    fn time_jumped(&mut self, by: Duration, now: Now) {
-        self.emit(Event::TimeJump { by });
-        self.recompute_due(now);
-        self.resync(now);
-    }
-
-    fn ask_clock(&mut self, now: Now) {
-        self.timers.set(now.boot + CLOCK_EVERY, Timer::Clock);
-        if self.store_clock.is_stale(now) {
-            self.ask_clock_now(now);
-        }
-    }
-
-    fn ask_clock_now(&mut self, now: Now) {
-        if self.clock_asked || self.store_clock.skew_ms(now).is_none() {
-            return;
-        }
-        self.clock_asked = true;
-        let store = Arc::clone(&self.store);
-        let call = self.with_deadline(async move { store.clock().await });
-        self.calls.push(Box::pin(async move { Reply::Clock { sent: now.boot, answer: call.await } }));
     }
 
     fn list_jobs(&self) -> Vec<JobInfo> {

@@ -266,6 +266,8 @@ impl Engine {
 
     pub(super) fn forget_run(&mut self, id: u64) -> Option<Run> {
         let run = *self.runs.remove(&id)?;
+        self.tally.ended -= usize::from(run.last.is_some());
+        self.tally.lost -= usize::from(run.said_lost);
         if let Some(job) = run.job_id {
             self.jobs.run_ended(job, &run.key);
         }

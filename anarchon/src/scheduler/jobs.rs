@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::timer::JobId;
 use crate::job::Job;
-use crate::run::RunKey;
+use crate::run::{ClaimOutcome, RunKey};
 use crate::slot::{JobName, Slot};
 
 /// One job of this instance.
@@ -23,6 +23,8 @@ pub(super) struct JobState {
     pub(super) skips: Option<Box<(RunKey, u32)>>,
     /// Its slots that run on this instance.
     pub(super) running: Running,
+    /// Whether it was paused, as far as the latest answer tells.
+    pub(super) paused: bool,
 }
 
 /// The slots of one job that run on this instance: hardly ever more than one.
@@ -74,6 +76,7 @@ pub(super) struct Jobs {
     by_name: HashMap<JobName, JobId>,
     /// What still runs of jobs that were removed: they may be added again before it has ended.
     left: HashMap<JobName, Running>,
+    paused: usize,
 }
 
 impl Jobs {
@@ -105,6 +108,24 @@ impl Jobs {
         self.by_name.len()
     }
 
+    /// How many are paused, as far as is known.
+    pub(super) fn paused(&self) -> usize {
+        self.paused
+    }
+
+    /// What the answer to a claim tells about its job's pause.
+    pub(super) fn note_pause(&mut self, id: JobId, outcome: &ClaimOutcome) {
+        let paused = match outcome {
+            ClaimOutcome::Paused { .. } => true,
+            ClaimOutcome::Won { .. } | ClaimOutcome::Overlap { .. } => false,
+            // Such a run may have been claimed before the pause, or skipped for another reason.
+            _ => return,
+        };
+        let Some(state) = self.get_mut(id) else { return };
+        let before = std::mem::replace(&mut state.paused, paused);
+        self.paused = self.paused + usize::from(paused) - usize::from(before);
+    }
+
     pub(super) fn find(&self, name: &str) -> Option<JobId> {
         self.by_name.get(name).copied()
     }
@@ -115,6 +136,7 @@ impl Jobs {
         place.0 = place.0.wrapping_add(1);
         self.free.push(id.index);
         let mut state = place.1.take()?;
+        self.paused -= usize::from(state.paused);
         if !matches!(state.running, Running::None) {
             self.left.insert(state.job.name.clone(), std::mem::take(&mut state.running));
         }

@@ -10,9 +10,11 @@ use super::catch_up::complete;
 use super::clocks::{Now, StoreClock};
 use super::driver::{close, drive};
 use super::engine::{Beginning, Command, Engine, Input, REGISTER_AT_ONCE};
+use super::outlet::Outlet;
 use super::random::Random;
 use super::settings::{Placement, Settings};
 use super::stop::Stopped;
+use super::vitals::{Life, Vitals};
 use crate::backend::DynStore;
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind, Error, Result};
@@ -52,6 +54,7 @@ pub(super) struct Handle {
     pub(super) state: Arc<StateMap>,
     pub(super) commands: Commands,
     pub(super) events: broadcast::Sender<Event>,
+    pub(super) vitals: Arc<Vitals>,
     stopped: watch::Receiver<Option<Stopped>>,
 }
 
@@ -89,21 +92,26 @@ pub(super) async fn launch(parts: Parts, placement: Placement) -> Result<Handle>
     let (events, _) = broadcast::channel(EVENTS);
     let (tell_stopped, stopped) = watch::channel(None);
     let (tell_started, started) = oneshot::channel();
+    let vitals = Arc::new(Vitals::new(Arc::clone(&parts.clock), parts.settings.lease));
+    let (engine_life, outlet) = (Life(Arc::clone(&vitals)), Outlet::new(events.clone(), Arc::clone(&vitals)));
     let handle = Handle {
         store: Arc::clone(&parts.store),
         instance: parts.instance.clone(),
         defaults: parts.defaults.clone(),
         state: Arc::clone(&parts.state),
         commands: Commands(commands.clone()),
-        events: events.clone(),
+        events,
+        vitals,
         stopped,
     };
     let life = async move {
         let (store, clock) = (Arc::clone(&parts.store), Arc::clone(&parts.clock));
-        match begin(parts, commands, events).await {
+        match begin(parts, commands, outlet).await {
             Ok(engine) => {
                 let _ = tell_started.send(Ok(()));
-                drive(engine, inputs).await
+                let stopped = drive(engine, inputs).await;
+                engine_life.stopped();
+                stopped
             }
             Err(error) => {
                 close(&*clock, &*store).await;
@@ -142,7 +150,7 @@ pub(super) async fn launch(parts: Parts, placement: Placement) -> Result<Handle>
     }
 }
 
-async fn begin(parts: Parts, inputs: mpsc::UnboundedSender<Input>, events: broadcast::Sender<Event>) -> Result<Engine> {
+async fn begin(parts: Parts, inputs: mpsc::UnboundedSender<Input>, outlet: Outlet) -> Result<Engine> {
     let Parts { store, state, settings, instance, clock, random, handlers, mut jobs, .. } = parts;
     let info = in_time(&*clock, &*store, CONNECT, store.connect()).await?;
     tracing::info!(
@@ -170,7 +178,7 @@ async fn begin(parts: Parts, inputs: mpsc::UnboundedSender<Input>, events: broad
         random,
         handlers,
         inputs,
-        events,
+        outlet,
         store_clock,
     };
     let mut engine = Engine::new(beginning);
@@ -185,6 +193,7 @@ async fn begin(parts: Parts, inputs: mpsc::UnboundedSender<Input>, events: broad
     let ids = jobs.into_iter().zip(floors).map(|(job, floor)| engine.insert(job, floor, now)).collect::<Vec<_>>();
     engine.read_active(Vec::new());
     engine.catch_up(ids, now);
+    engine.note_turn(now);
     Ok(engine)
 }
 

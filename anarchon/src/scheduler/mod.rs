@@ -20,13 +20,16 @@ mod ids;
 mod jobs;
 mod launch;
 mod manual;
+mod outlet;
 mod random;
 mod returns;
 mod runner;
 mod settings;
 mod stop;
 mod timer;
+mod trouble;
 mod upkeep;
+mod vitals;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -44,6 +47,7 @@ use crate::backend::AnyStrength;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::extract::{Handler, TakenOn};
+use crate::health::Health;
 use crate::option::On;
 use crate::run::{ActiveRun, AttemptRecord, Pause, Record};
 use crate::slot::{InstanceId, JobName, Slot};
@@ -131,6 +135,12 @@ impl<B> Scheduler<B> {
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.handle.events.subscribe()
+    }
+
+    /// How this instance is doing, for probes and dashboards: at once, without a call of the store, also after `stop()`.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.handle.vitals.health()
     }
 
     /// A job on a grid of `interval` from the Unix epoch, so that every instance computes the same slots; `"7d"` falls

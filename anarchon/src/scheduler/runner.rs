@@ -49,7 +49,7 @@ pub(super) struct Run {
     pub(super) cancelled: Option<CancelReason>,
     /// The store has said that the lease is over.
     pub(super) lost: bool,
-    said_lost: bool,
+    pub(super) said_lost: bool,
     /// The handler has ended, and this is to be said.
     pub(super) last: Option<Last>,
     /// When, since boot, it ended.
@@ -312,6 +312,7 @@ impl Engine {
             Some(last) => {
                 run.last = Some(last);
                 run.ended = now.boot;
+                self.tally.ended += 1;
                 self.say_last(id, now);
             }
             None => self.lose(id, now),
@@ -336,6 +337,7 @@ impl Engine {
             && !std::mem::replace(&mut run.said_lost, true)
             && let Some(run) = self.runs.get(&id)
         {
+            self.tally.lost += 1;
             self.say_lost(run);
         }
     }

@@ -7,6 +7,7 @@ mod claims;
 mod clocks;
 mod finishing;
 mod freezes;
+mod health;
 mod leases;
 mod manual;
 mod refusals;
