@@ -6,7 +6,7 @@
 //! ```
 //!
 //! You will see one process bill and crash before its run has ended. A second process goes on with the later slots. It
-//! leaves the crashed run alone, which history shows as `lost`. It takes some 8 seconds, ends by itself, and removes its
+//! leaves the crashed run alone, which history shows as `lost`. It takes some 10 seconds, ends by itself, and removes its
 //! files.
 
 use std::process::ExitCode;
@@ -49,7 +49,7 @@ async fn instance(name: &str, file: &str, crash: bool) -> Result<(Scheduler<Sqli
         .state(Books { pool: pool.clone(), crash })
         .registered()
         .instance_id(name)
-        .lease("1s")
+        .lease("2s")
         .start()
         .await?;
     Ok((scheduler, pool))
@@ -71,9 +71,14 @@ async fn show() -> Result<(), BoxError> {
     }
     println!("\nhistory:");
     for record in scheduler.history("bill", 10).await?.into_iter().rev() {
-        if let Record::Attempt(attempt) = record {
-            let status = attempt.status.map_or("unknown", |status| status.as_str());
-            println!("{}  attempt {} by {}: {status}", clock(attempt.run.slot), attempt.attempt, attempt.instance);
+        match record {
+            Record::Attempt(attempt) => {
+                let status = attempt.status.map_or("unknown", |status| status.as_str());
+                println!("{}  attempt {} by {}: {status}", clock(attempt.run.slot), attempt.attempt, attempt.instance);
+            }
+            // While the lease of the crashed one lasted, nobody could know that it was dead.
+            Record::Skipped(skip) => println!("{}  skipped: {}", clock(skip.last), skip.reason),
+            _ => {}
         }
     }
     let bills: i64 = sqlx::query_scalar("SELECT count(*) FROM bills").fetch_one(&pool).await?;

@@ -6,9 +6,9 @@
 //! DATABASE_URL=postgres://… cargo run -p examples --features servers --example exactly_once_effects
 //! ```
 //!
-//! You will see one process crash just before its commit, and one just after it. The run of the first is done again, that
-//! of the second is not, and in the end there is one transfer for each run that is done. It takes some 12 seconds and ends
-//! by itself. Without a URL it uses a SQLite file, which it removes; with one it needs a PostgreSQL, where it leaves the
+//! You will see one process crash just before its commit, and another, which has taken the run over, just after its own.
+//! Nobody repeats that one, and in the end there is one transfer for each run that is done. It takes some 12 seconds and
+//! ends by itself. Without a URL it uses a SQLite file, which it removes; with one it needs a PostgreSQL, where it leaves the
 //! table `transfers` and those of anarchon.
 
 use std::process::ExitCode;
