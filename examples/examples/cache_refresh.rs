@@ -49,7 +49,7 @@ async fn main() -> Result<(), BoxError> {
     // An instance claims nothing that it could not run at once, so nobody has won these slots.
     loop {
         if let Event::Missed { slot, .. } = events.recv().await? {
-            println!("{}  missed: more than 500 ms late, it is not worth running any more", clock(slot));
+            println!("{}  missed: this late it is not worth a run", clock(slot));
             break;
         }
     }

@@ -186,7 +186,7 @@ async fn greet(ctx: Context, State(greeted): State<mpsc::UnboundedSender<()>>) {
 async fn main() -> Result<(), BoxError> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("journal");
-    let (sender, mut greeted) = mpsc::unbounded_channel();
+    let (sender, mut greeted) = mpsc::unbounded_channel::<()>();
     let mut instances = Vec::new();
     for name in ["a", "b"] {
         let builder = Scheduler::builder(Journal(file.clone())).instance_id(name).state(sender.clone());
