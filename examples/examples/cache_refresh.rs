@@ -43,7 +43,7 @@ async fn main() -> Result<(), BoxError> {
 
     let mut refreshed = cache.subscribe();
     let latest = refreshed.wait_for(|slots| slots.len() >= 3).await?.last().copied();
-    println!("the process hangs for 2.5 s");
+    println!("{}  the process hangs for 2.5 s", Utc::now().format("%H:%M:%S"));
     std::thread::sleep(Duration::from_millis(2500));
 
     // An instance claims nothing that it could not run at once, so nobody has won the slots of that time. (It may also
