@@ -23,7 +23,7 @@ const TABLES: &str = "CREATE TABLE orders (id INTEGER PRIMARY KEY, what TEXT NOT
 enum Broker {
     Terminal,
     #[cfg(feature = "servers")]
-    Nats(async_nats::jetstream::Context),
+    Nats(Box<async_nats::jetstream::Context>),
 }
 
 impl Broker {
@@ -37,7 +37,7 @@ impl Broker {
             let nats = jetstream::new(async_nats::connect(_url).await?);
             let (name, subjects) = ("ANARCHON_EXAMPLE".to_owned(), vec!["anarchon-example.>".to_owned()]);
             nats.get_or_create_stream(Config { name, subjects, ..Config::default() }).await?;
-            Ok(Self::Nats(nats))
+            Ok(Self::Nats(Box::new(nats)))
         }
     }
 
