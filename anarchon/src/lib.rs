@@ -81,6 +81,7 @@
 //! | feature | default | what |
 //! |---|---|---|
 //! | `sqlite` | yes | `SqliteBackend` |
+//! | `cli` | yes | `cli`: the command line of `anarchon::main!` programs, and of others that ask for it |
 //! | `postgres` | no | `PostgresBackend`; encrypted connections need a TLS feature of sqlx as well |
 //! | `tokio-postgres` | no | `PostgresBackend` over a tokio-postgres configuration or a deadpool-postgres pool |
 //! | `mysql` | no | `MySqlBackend` |
@@ -100,6 +101,8 @@
 pub mod __private;
 pub mod backend;
 pub mod catalogue;
+#[cfg(feature = "cli")]
+pub mod cli;
 mod clock;
 mod context;
 mod duration;
