@@ -277,14 +277,15 @@ fn a_takeover_and_the_slots_skipped_meanwhile_are_told_slot_by_slot() {
     first.kill();
 
     let second = shop.start(&[]);
-    let taken = |why: &Value| why["attempts"].as_array().is_some_and(|attempts| attempts.len() == 2);
+    let taken = |why: &Value| why["attempts"].as_array().is_some_and(|attempts| attempts.len() >= 2);
     let why = shop.until(&["why", "stocktaking", &slot], taken);
     assert_eq!(why["verdict"], "running");
     let history = shop.json(&["history", "stocktaking"]);
     let passed_over = skipped(&history).unwrap();
     std::fs::remove_file(shop.hold()).unwrap();
     let why = shop.until(&["why", "stocktaking", &slot], |why| why["verdict"] == "done");
-    let (one, two) = (&why["attempts"][0], &why["attempts"][1]);
+    let attempts = why["attempts"].as_array().unwrap();
+    let (one, two) = (&attempts[0], attempts.last().unwrap());
     assert_eq!((&one["status"], &one["reason"]), (&"lost".into(), &"scheduled".into()), "{why}");
     assert_eq!((&two["status"], &two["reason"]), (&"done".into(), &"takeover".into()), "{why}");
     assert!(one["instance"].as_str().unwrap().contains(&first.mark()), "{why}");
@@ -296,7 +297,8 @@ fn a_takeover_and_the_slots_skipped_meanwhile_are_told_slot_by_slot() {
         lines[1].starts_with("  attempt 1, scheduled: won by ") && lines[1].contains("its lease had run out"),
         "{text}"
     );
-    assert!(lines[2].starts_with("  attempt 2, a takeover, ") && lines[2].contains(", done at "), "{text}");
+    let last = lines.last().unwrap();
+    assert!(last.contains(", a takeover, ") && last.contains(", done at "), "{text}");
 
     let why = shop.json(&["why", "stocktaking", &passed_over]);
     assert_eq!((&why["verdict"], &why["skipped"]["reason"]), (&"skipped".into(), &"overlap".into()), "{why}");
@@ -332,7 +334,7 @@ async fn a_slot_without_a_record_was_missed_or_trimmed_or_never_owed_or_is_none(
     assert_eq!(verdict(oldest), "done");
 
     let backend = shop.backend();
-    let trim = Trim::new(JobName::new("orders").unwrap(), Retention::new(1, None), Duration::ZERO);
+    let trim = Trim::new(JobName::new("orders").unwrap(), Retention::new(2, None), Duration::ZERO);
     backend.trim(&[trim]).await.unwrap();
     backend.close().await;
     assert_eq!(verdict(oldest), "trimmed");
@@ -348,7 +350,8 @@ fn a_job_runs_here_and_now_and_a_program_that_only_does_that_claims_nothing() {
     assert_eq!(shop.text(&["run-now", "nightly"]), "nightly: done\n");
 
     let (code, out, err) = shop.ask(&["run-now", "farewell"]);
-    assert_eq!((code, out.as_str(), err.as_str()), (1, "farewell: failed: the till is empty\n", ""));
+    assert_eq!((code, out.as_str()), (1, "farewell: failed: the till is empty\n"));
+    assert!(err.contains("the attempt did not end well"), "the log says so as well: {err}");
     let (code, out, _) = shop.ask(&["run-now", "farewell", "--json"]);
     let ran: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &ran["run"]["error"]), (1, &"the till is empty".into()), "{ran}");

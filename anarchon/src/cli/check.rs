@@ -1,5 +1,7 @@
 //! `check`: whether the store answers, its clock agrees, and all instances mean the same by a job.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::output::{Failure, Output};
@@ -80,11 +82,11 @@ pub(super) async fn check(look: &Look) -> Result<Output, Failure> {
 
 fn clock(look: &Look) -> String {
     match look.offset {
-        Some(offset) => format!(
-            "{} ms ahead of this machine's, told within {}",
-            offset.ms,
-            duration(offset.round_trip.max(std::time::Duration::from_millis(1)))
-        ),
+        Some(offset) => {
+            let side = if offset.ms < 0 { "behind" } else { "ahead of" };
+            let within = duration(offset.round_trip.max(Duration::from_millis(1)));
+            format!("{} ms {side} this machine's, by an answer within {within}", offset.ms.unsigned_abs())
+        }
         None if look.info.empty => "not asked for".to_owned(),
         None => "none: this machine's counts".to_owned(),
     }

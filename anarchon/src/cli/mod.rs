@@ -90,6 +90,7 @@ where
 }
 
 /// The program that `anarchon::main!` writes.
+#[doc(hidden)]
 pub fn run_main<B, F>(build: F) -> ExitCode
 where
     B: AnyStrength,

@@ -13,6 +13,8 @@ pub(super) struct Subject {
     pub(super) name: JobName,
     /// What the store tells; `None` when it does not know the job, or does not tell.
     pub(super) known: Option<KnownJob>,
+    /// Whether what the store does not know has never been registered.
+    pub(super) told: bool,
 }
 
 impl Look {
@@ -38,11 +40,12 @@ impl Look {
     pub(super) async fn subject(&self, job: &str) -> Result<Subject, Failure> {
         let Ok(name) = JobName::new(job) else { return Err(self.unknown(job)) };
         let known = self.known(std::slice::from_ref(&name)).await?;
+        let told = known.is_some() || self.info.empty;
         let known = known.and_then(|mut known| known.pop());
         if self.job(job).is_none() && known.is_none() && self.history(&name, 1).await?.is_empty() {
             return Err(self.unknown(job));
         }
-        Ok(Subject { name, known })
+        Ok(Subject { name, known, told })
     }
 
     pub(super) fn unknown(&self, job: &str) -> Failure {

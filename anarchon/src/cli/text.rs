@@ -25,22 +25,11 @@ pub(super) fn time(ms: i64) -> String {
     Slot::from_ms(ms).to_string()
 }
 
-/// Slots in one line; the date is said once.
+/// Slots in one line: the first one, and how much later the others are.
 pub(super) fn slots(slots: &[i64]) -> String {
-    let mut date = String::new();
-    let mut texts = Vec::with_capacity(slots.len());
-    for slot in slots {
-        let text = time(*slot);
-        match text.split_once('T') {
-            Some((day, time)) if day == date => texts.push(time.to_owned()),
-            Some((day, _)) => {
-                date = day.to_owned();
-                texts.push(text);
-            }
-            None => texts.push(text),
-        }
-    }
-    texts.join(", ")
+    let Some((first, later)) = slots.split_first() else { return String::new() };
+    let later = later.iter().map(|slot| format!(", +{}", interval::format(from_ms(slot.saturating_sub(*first)))));
+    std::iter::once(time(*first)).chain(later).collect()
 }
 
 /// The status of an attempt.
@@ -84,8 +73,9 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_said_once() {
+    fn of_several_slots_the_first_is_said_in_full() {
         let day = 86_400_000;
-        assert_eq!(slots(&[0, 3_600_000, day]), "1970-01-01T00:00:00Z, 01:00:00Z, 1970-01-02T00:00:00Z");
+        assert_eq!(slots(&[0, 3_600_000, day]), "1970-01-01T00:00:00Z, +1h, +1d");
+        assert_eq!(slots(&[]), "");
     }
 }

@@ -171,7 +171,7 @@ fn unrecorded(look: &Look, subject: &Subject, job: Option<&Job>, slot: Slot) -> 
         return Verdict::new("not_due", format!("not yet due; it is in {}", between(now, at)));
     }
     let known = subject.known.as_ref();
-    if let (Some(job), true) = (job, known.is_some() || look.info.empty) {
+    if let (Some(job), true) = (job, subject.told) {
         let schedules = known.map(|known| known.schedules.as_slice()).unwrap_or_default();
         if !schedules.iter().any(|schedule| *schedule.identity == *job.identity) {
             let sentence = "never owed: no instance that has the job with this schedule has ever started on this store";

@@ -50,7 +50,7 @@ async fn farewell() -> Result<(), std::io::Error> {
 
 anarchon::main! {
     state: Hold::new(),
-    lease: "2s",
+    lease: "5s",
     watch: "200ms",
     stop_grace: "1s",
 }

@@ -109,8 +109,7 @@ impl<C: SqlClient, D: SqlDialect> Backend for SqlBackend<C, D> {
             return Ok(ServerInfo { empty: true, ..ServerInfo::new(place) });
         }
         let mut info = self.client.server().await.map_err(|e| self.failed(e))?;
-        let t = sql.tables;
-        info.places = [&t.runs, &t.attempts, &t.jobs, &t.meta].map(Clone::clone).to_vec();
+        info.places = sql.tables.names();
         match self.client.query(sql.format()).await {
             Ok(rows) if !rows.is_empty() => {
                 self.known_format(&rows)?;
