@@ -7,6 +7,7 @@
 //! | [`handlers`] | what a job's function takes, returns and has to mind |
 //! | [`effects`] | effects that happen once |
 //! | [`schedules`] | `every`, `cron` and `at`; time zones and clock changes |
+//! | [`cli`] | the command line that a program has: what runs, what ran, and why something did not |
 //! | [`migrating`] | from tokio-cron-scheduler, from the `cron` crate, from a lock of one's own |
 //!
 //! | what happens when | |
@@ -47,6 +48,7 @@ page!(quick_start);
 page!(handlers);
 page!(effects, "sqlite");
 page!(schedules);
+page!(cli);
 page!(migrating);
 #[doc = include_str!("docs/leases.md")]
 ///

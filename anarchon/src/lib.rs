@@ -83,6 +83,7 @@
 //! | feature | default | what |
 //! |---|---|---|
 //! | `sqlite` | yes | [`SqliteBackend`][sqlite], [`Finish<Sqlite>`][finish] |
+//! | `cli` | yes | [`cli`]: the command line of `anarchon::main!` programs, and of others that ask for it |
 //! | `postgres` | no | [`PostgresBackend`][postgres], [`Finish<Postgres>`][finish] |
 //! | `tokio-postgres` | no | [`PostgresBackend`][postgres] over a tokio-postgres configuration or a deadpool-postgres pool |
 //! | `mysql` | no | [`MySqlBackend`][mysql], [`Finish<MySql>`][finish] |
@@ -125,6 +126,8 @@
 pub mod __private;
 pub mod backend;
 pub mod catalogue;
+#[cfg(feature = "cli")]
+pub mod cli;
 mod clock;
 mod context;
 mod duration;

@@ -6,6 +6,8 @@ pub use anarchon_schedule::Dialect;
 pub use inventory;
 
 use crate::backend::{AnyStrength, Backend};
+#[cfg(feature = "cli")]
+pub use crate::cli::run_main;
 use crate::context::HandlerFuture;
 use crate::error::{BoxError, Error};
 use crate::extract::{BoxHandler, DataValue, Extract, HandlerResult, NeedOf, Outcome, RunParts, TakenOn};
@@ -13,7 +15,9 @@ pub use crate::option::{Overlap, marker};
 use crate::option::{Supports, SupportsFinish, SupportsHistoryTtl};
 pub use crate::registry::{EntryOptions, EntrySchedule, JobEntry};
 use crate::scheduler::entry::FromEnv;
-pub use crate::scheduler::entry::{MainError, run_main};
+pub use crate::scheduler::entry::MainError;
+#[cfg(not(feature = "cli"))]
+pub use crate::scheduler::entry::run_main;
 use crate::scheduler::{Scheduler, SchedulerBuilder};
 pub use crate::slot::Place;
 

@@ -37,6 +37,7 @@ pub mod interval;
 pub mod name;
 mod schedule;
 pub mod suggest;
+mod words;
 pub mod zone;
 
 /// The example of the README.

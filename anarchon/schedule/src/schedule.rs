@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use crate::zone::TZDATA_VERSION;
-use crate::{At, Cron, Every};
+use crate::{At, Cron, Every, words};
 
 /// When a job runs: the one type that the rest of anarchon deals with.
 ///
@@ -84,6 +84,34 @@ impl Schedule {
             Self::Every(every) => every.describe(),
             Self::Cron(cron) => cron.describe(),
             Self::At(at) => at.describe(),
+        }
+    }
+
+    /// The schedule for people who do not read cron lines: `every 1 h`, `cron 0 2 * * * (at 02:00 every day)`,
+    /// `once at 2027-01-01T00:00:00Z`. A line that is none of the usual ones stands for itself. The zone is not in it; see
+    /// [`zone_name`](Self::zone_name).
+    ///
+    /// ```
+    /// use anarchon_schedule::{Cron, Dialect, Schedule, zone};
+    ///
+    /// let in_words = |line| Cron::parse(line, Dialect::Unix, zone::Tz::UTC).map(|cron| Schedule::from(cron).in_words());
+    /// assert_eq!(in_words("0 8 * * MON-FRI")?, "cron 0 8 * * MON-FRI (at 08:00, Monday to Friday)");
+    /// assert_eq!(in_words("0 8 15W * *")?, "cron 0 8 15W * *");
+    /// # Ok::<(), anarchon_schedule::ParseError>(())
+    /// ```
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::Every(every) => words::every(every),
+            Self::Cron(cron) => words::cron(cron),
+            Self::At(at) => at.describe(),
+        }
+    }
+
+    /// The IANA name of the zone in which a cron line is read; `None` for a grid and an instant, which have none.
+    pub fn zone_name(&self) -> Option<&str> {
+        match self {
+            Self::Cron(cron) => Some(cron.zone().name()),
+            Self::Every(_) | Self::At(_) => None,
         }
     }
 

@@ -11,8 +11,8 @@ use super::{
 use crate::catalogue;
 use crate::error::{BackendError, Error};
 use crate::run::{
-    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
-    Registered, Registration, Release, ReleaseOutcome, RunClaim, SlotClaim, SlotOutcome, Timed, Trim,
+    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, KnownJob, ManualClaim, ManualOutcome, Pause,
+    Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, SlotClaim, SlotOutcome, Timed, Trim,
 };
 use crate::slot::JobName;
 
@@ -80,6 +80,12 @@ macro_rules! common {
         async fn connect(&self) -> Result<ServerInfo, BackendError> {
             self.0.connect().await
         }
+        async fn look(&self) -> Result<ServerInfo, BackendError> {
+            self.0.look().await
+        }
+        async fn known(&self, jobs: &[JobName]) -> Result<Option<Vec<KnownJob>>, BackendError> {
+            self.0.known(jobs).await
+        }
         async fn clock(&self) -> Result<Option<i64>, BackendError> {
             self.0.clock().await
         }
@@ -142,6 +148,9 @@ impl LeaseBackend for AnyBackend {
     }
     async fn active(&self, jobs: &[JobName]) -> Result<Timed<Vec<ActiveRun>>, BackendError> {
         self.0.active(jobs).await
+    }
+    async fn unfinished(&self, jobs: &[JobName]) -> Result<Timed<Vec<ActiveRun>>, BackendError> {
+        self.0.unfinished(jobs).await
     }
     async fn set_paused(&self, job: &JobName, pause: Option<&Pause>) -> Result<(), BackendError> {
         self.0.set_paused(job, pause).await

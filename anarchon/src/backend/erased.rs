@@ -11,9 +11,9 @@ use super::sql::TransactionalFinish;
 use super::{Backend, ClaimBackend, ClaimOnly, JobLimits, JobRefusal, LeaseBackend, Leases, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{
-    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, Lateness, ManualClaim, ManualOutcome, Pause,
-    Reason, Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, SlotClaim, SlotOutcome, Status, Timed,
-    Trim,
+    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, KnownJob, Lateness, ManualClaim, ManualOutcome,
+    Pause, Reason, Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, SlotClaim, SlotOutcome, Status,
+    Timed, Trim,
 };
 use crate::slot::JobName;
 
@@ -29,6 +29,8 @@ pub trait DynStore: Send + Sync + 'static {
     fn check_job(&self, limits: &JobLimits) -> Result<(), JobRefusal>;
     fn transactional_finish(&self) -> Option<TransactionalFinish<'_>>;
     fn connect(&self) -> BoxFuture<'_, Result<ServerInfo, BackendError>>;
+    fn look(&self) -> BoxFuture<'_, Result<ServerInfo, BackendError>>;
+    fn known<'a>(&'a self, jobs: &'a [JobName]) -> BoxFuture<'a, Result<Option<Vec<KnownJob>>, BackendError>>;
     fn clock(&self) -> BoxFuture<'_, Result<Option<i64>, BackendError>>;
     fn register<'a>(
         &'a self,
@@ -41,6 +43,7 @@ pub trait DynStore: Send + Sync + 'static {
     fn finish_many<'a>(&'a self, finishes: &'a [Finish]) -> BoxFuture<'a, Answers<FinishOutcome>>;
     fn release_many<'a>(&'a self, releases: &'a [Release]) -> BoxFuture<'a, Answers<ReleaseOutcome>>;
     fn active<'a>(&'a self, jobs: &'a [JobName]) -> BoxFuture<'a, Result<Timed<Vec<ActiveRun>>, BackendError>>;
+    fn unfinished<'a>(&'a self, jobs: &'a [JobName]) -> BoxFuture<'a, Result<Timed<Vec<ActiveRun>>, BackendError>>;
     fn history<'a>(&'a self, job: &'a JobName, limit: u32) -> BoxFuture<'a, Result<Vec<Record>, BackendError>>;
     fn trim<'a>(&'a self, jobs: &'a [Trim]) -> BoxFuture<'a, Result<(), BackendError>>;
     fn set_paused<'a>(&'a self, job: &'a JobName, pause: Option<&'a Pause>) -> BoxFuture<'a, Result<(), BackendError>>;
@@ -102,6 +105,12 @@ macro_rules! common {
         fn connect(&self) -> BoxFuture<'_, Result<ServerInfo, BackendError>> {
             self.0.connect().boxed()
         }
+        fn look(&self) -> BoxFuture<'_, Result<ServerInfo, BackendError>> {
+            self.0.look().boxed()
+        }
+        fn known<'a>(&'a self, jobs: &'a [JobName]) -> BoxFuture<'a, Result<Option<Vec<KnownJob>>, BackendError>> {
+            self.0.known(jobs).boxed()
+        }
         fn clock(&self) -> BoxFuture<'_, Result<Option<i64>, BackendError>> {
             self.0.clock().boxed()
         }
@@ -151,6 +160,9 @@ impl<B: LeaseBackend> DynStore for Erased<B> {
     fn active<'a>(&'a self, jobs: &'a [JobName]) -> BoxFuture<'a, Result<Timed<Vec<ActiveRun>>, BackendError>> {
         self.0.active(jobs).boxed()
     }
+    fn unfinished<'a>(&'a self, jobs: &'a [JobName]) -> BoxFuture<'a, Result<Timed<Vec<ActiveRun>>, BackendError>> {
+        self.0.unfinished(jobs).boxed()
+    }
     fn set_paused<'a>(&'a self, job: &'a JobName, pause: Option<&'a Pause>) -> BoxFuture<'a, Result<(), BackendError>> {
         self.0.set_paused(job, pause).boxed()
     }
@@ -186,6 +198,9 @@ impl<B: ClaimBackend> DynStore for ErasedClaims<B> {
         async move { releases.iter().map(|_| Err(self.no_leases())).collect() }.boxed()
     }
     fn active<'a>(&'a self, _: &'a [JobName]) -> BoxFuture<'a, Result<Timed<Vec<ActiveRun>>, BackendError>> {
+        async move { Err(self.no_leases()) }.boxed()
+    }
+    fn unfinished<'a>(&'a self, _: &'a [JobName]) -> BoxFuture<'a, Result<Timed<Vec<ActiveRun>>, BackendError>> {
         async move { Err(self.no_leases()) }.boxed()
     }
     fn set_paused<'a>(&'a self, _: &'a JobName, _: Option<&'a Pause>) -> BoxFuture<'a, Result<(), BackendError>> {

@@ -14,8 +14,8 @@ use super::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
 use crate::clock::{Clock, SystemClock, to_ms};
 use crate::error::BackendError;
 use crate::run::{
-    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
-    Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
+    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, KnownJob, ManualClaim, ManualOutcome, Pause,
+    Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
 };
 use crate::slot::JobName;
 
@@ -140,6 +140,17 @@ impl Backend for MemoryBackend {
 
     async fn connect(&self) -> Result<ServerInfo, BackendError> {
         Ok(ServerInfo::new("memory of this process"))
+    }
+
+    async fn known(&self, names: &[JobName]) -> Result<Option<Vec<KnownJob>>, BackendError> {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |(name, place): (&JobName, &usize)| jobs.states[*place].known(name);
+        let mut known: Vec<KnownJob> = match names {
+            [] => jobs.places.iter().map(of).collect(),
+            names => names.iter().filter_map(|name| jobs.places.get_key_value(name)).map(of).collect(),
+        };
+        known.sort_by(|a, b| a.job.cmp(&b.job));
+        Ok(Some(known))
     }
 
     async fn clock(&self) -> Result<Option<i64>, BackendError> {

@@ -62,8 +62,8 @@ pub use sqlite_dialect::SqliteDialect;
 
 use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{
-    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
-    Registered, Registration, Release, ReleaseOutcome, RunClaim, SlotClaim, SlotOutcome, Timed, Trim,
+    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, KnownJob, ManualClaim, ManualOutcome, Pause,
+    Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, SlotClaim, SlotOutcome, Timed, Trim,
 };
 use crate::slot::JobName;
 
@@ -108,12 +108,16 @@ pub struct ServerInfo {
     /// Things a person should know, logged once at start: a store that is local to this machine, a client of the
     /// application that is used itself, a setting that endangers the data.
     pub warnings: Vec<String>,
+    /// The tables, streams or buckets that it keeps jobs in, as far as [`Backend::look`] names them.
+    pub places: Vec<String>,
+    /// Whether [`Backend::look`] found nothing in place yet, since no instance has ever started on this store.
+    pub empty: bool,
 }
 
 impl ServerInfo {
     /// A server by name and version, with nothing to warn about.
     pub fn new(server: impl Into<String>) -> Self {
-        Self { server: server.into(), warnings: Vec::new() }
+        Self { server: server.into(), ..Self::default() }
     }
 }
 
@@ -201,6 +205,26 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Connects, checks the server, and makes what must be there. Called by `start()`, before anything else.
     fn connect(&self) -> impl Future<Output = Result<ServerInfo, BackendError>> + Send;
+
+    /// Connects for somebody who only reads, as the command line does: nothing is made, and where nothing is in place yet,
+    /// [`ServerInfo::empty`] says so, and no other call follows but [`close`](Self::close).
+    /// Default: [`connect`](Self::connect), for stores where there is nothing to make, or which cannot be told to leave it.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    fn look(&self) -> impl Future<Output = Result<ServerInfo, BackendError>> + Send {
+        self.connect()
+    }
+
+    /// What the store knows of these jobs, or, of an empty list, of all; jobs that it does not know are left out. Writes
+    /// nothing. `None`, which is the default, is a store that does not tell.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    fn known(&self, jobs: &[JobName]) -> impl Future<Output = Result<Option<Vec<KnownJob>>, BackendError>> + Send {
+        let _ = jobs;
+        async { Ok(None) }
+    }
 
     /// The store's clock in ms since the epoch; `None` where it has none.
     fn clock(&self) -> impl Future<Output = Result<Option<i64>, BackendError>> + Send;
@@ -315,6 +339,11 @@ pub trait LeaseBackend: Backend<Strength = Leases> {
     /// The unfinished runs of these jobs; of an empty list, those of all jobs. Manual runs whose lease is over are
     /// closed as `dead` on the way.
     fn active(&self, jobs: &[JobName]) -> impl Future<Output = Result<Timed<Vec<ActiveRun>>, BackendError>> + Send;
+
+    /// The same for somebody who only reads: nothing is closed on the way. Default: [`active`](Self::active).
+    fn unfinished(&self, jobs: &[JobName]) -> impl Future<Output = Result<Timed<Vec<ActiveRun>>, BackendError>> + Send {
+        self.active(jobs)
+    }
 
     /// Pauses a job (it starts no run any more; one that runs goes on) or, with `None`, resumes it. Pausing a paused
     /// job changes the note.

@@ -10,7 +10,7 @@ use std::fmt;
 pub use self::claim::{ClaimOutcome, Lateness, ManualClaim, ManualOutcome, RunClaim, SlotClaim, SlotOutcome};
 pub use self::ending::{Beat, BeatOutcome, Ending, Finish, FinishOutcome, Release, ReleaseOutcome};
 pub use self::record::{ActiveRun, AttemptRecord, Record, SkipRecord};
-pub use self::register::{Pause, Registered, Registration, Trim};
+pub use self::register::{KnownJob, KnownSchedule, Pause, Registered, Registrant, Registration, Trim};
 use crate::slot::{JobName, Slot, Token};
 
 macro_rules! words {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::option::Retention;
-use crate::slot::{InstanceId, JobName};
+use crate::slot::{InstanceId, JobName, Slot};
 
 /// What an instance tells the store about a job when it starts, and once a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,66 @@ impl Registered {
     #[must_use]
     pub fn new(floor: i64) -> Self {
         Self { floor, others: Vec::new() }
+    }
+}
+
+/// What a store knows of a job beside its runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KnownJob {
+    /// The job.
+    pub job: JobName,
+    /// The newest slot whose record has been trimmed, if any was: no slot at or before it can be won any more.
+    pub trim_mark: Option<Slot>,
+    /// The pause, while it is paused.
+    pub pause: Option<Pause>,
+    /// What was registered for it, one for each schedule identity, sorted by that.
+    pub schedules: Vec<KnownSchedule>,
+}
+
+impl KnownJob {
+    /// A job of which nothing else is known.
+    #[must_use]
+    pub fn new(job: JobName) -> Self {
+        Self { job, trim_mark: None, pause: None, schedules: Vec::new() }
+    }
+}
+
+/// What was registered for a job under one schedule identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KnownSchedule {
+    /// The schedule identity.
+    pub identity: String,
+    /// When it was first registered, in store ms since the epoch: no slot at or before it is owed.
+    pub floor: i64,
+    /// Who registered it last; `None` when only a claim has brought its floor.
+    pub registered: Option<Registrant>,
+}
+
+impl KnownSchedule {
+    /// An identity with its floor.
+    pub fn new(identity: impl Into<String>, floor: i64) -> Self {
+        Self { identity: identity.into(), floor, registered: None }
+    }
+}
+
+/// The latest registration of a schedule identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Registrant {
+    /// The instance.
+    pub instance: String,
+    /// Its schedule identity and tzdata version.
+    pub fingerprint: String,
+    /// When, in store ms since the epoch.
+    pub at: i64,
+}
+
+impl Registrant {
+    /// A registration by `instance` at `at`, in store ms.
+    pub fn new(instance: impl Into<String>, fingerprint: impl Into<String>, at: i64) -> Self {
+        Self { instance: instance.into(), fingerprint: fingerprint.into(), at }
     }
 }
 

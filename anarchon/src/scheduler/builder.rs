@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use anarchon_schedule::zone;
 
+#[cfg(feature = "cli")]
+use super::look::Look;
 use super::settings::{Placement, Settings};
 use super::{Scheduler, launch};
 use crate::backend::{AnyStrength, DynStore};
@@ -222,6 +224,25 @@ impl<B> SchedulerBuilder<B> {
     /// When an option is out of bounds, two jobs have one name, a job needs what the store cannot honour or a value
     /// that was not given, no tokio runtime is there, or the store cannot be reached. Nothing has begun then.
     pub async fn start(self) -> Result<Scheduler<B>> {
+        let (parts, placement) = self.checked(false)?;
+        launch::launch(parts, placement).await.map(Scheduler::new)
+    }
+
+    /// Starts an instance that does only what it is asked to: it registers no job, claims no slot and takes no run over.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn start_idle(self) -> Result<Scheduler<B>> {
+        let (parts, placement) = self.checked(true)?;
+        launch::launch(parts, placement).await.map(Scheduler::new)
+    }
+
+    /// Connects to read and nothing else.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn look(self) -> Result<Look> {
+        let (parts, _) = self.checked(true)?;
+        Look::new(parts).await
+    }
+
+    fn checked(self, idle: bool) -> Result<(launch::Parts, Placement)> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
@@ -247,8 +268,9 @@ impl<B> SchedulerBuilder<B> {
             random,
             handlers,
             jobs,
+            idle,
         };
-        launch::launch(parts, self.placement).await.map(Scheduler::new)
+        Ok((parts, self.placement))
     }
 
     fn duration(&mut self, option: &'static str, value: impl IntoDuration) -> Option<Duration> {

@@ -176,7 +176,7 @@ impl Engine {
     /// After trouble, a freeze or a jump: what others have begun meanwhile is watched, what nobody ran is made up for.
     pub(super) fn resync(&mut self, now: Now) {
         self.resync_at = None;
-        if self.stopping.is_some() {
+        if self.stopping.is_some() || self.idle {
             return;
         }
         self.resynced = Some(now.boot);

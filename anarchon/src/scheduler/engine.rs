@@ -194,6 +194,8 @@ pub(super) struct Engine {
     pub(super) skew_said: i64,
     pub(super) mismatches: HashSet<(JobName, String)>,
     pub(super) stopping: Option<Stopping>,
+    /// Does only what it is asked to: no slot is claimed, and no run taken over.
+    pub(super) idle: bool,
     pub(super) planned: Duration,
     pub(super) last: Now,
     pub(super) clock_asked: bool,
@@ -211,11 +213,12 @@ pub(super) struct Beginning {
     pub(super) inputs: mpsc::UnboundedSender<Input>,
     pub(super) outlet: Outlet,
     pub(super) store_clock: StoreClock,
+    pub(super) idle: bool,
 }
 
 impl Engine {
     pub(super) fn new(beginning: Beginning) -> Self {
-        let Beginning { store, settings, instance, state, clock, random, handlers, inputs, outlet, store_clock } =
+        let Beginning { store, settings, instance, state, clock, random, handlers, inputs, outlet, store_clock, idle } =
             beginning;
         let now = Now { boot: clock.boot(), wall_ms: clock.wall_ms() };
         let mut engine = Self {
@@ -261,12 +264,15 @@ impl Engine {
             skew_said: 0,
             mismatches: HashSet::new(),
             stopping: None,
+            idle,
             planned: now.boot,
             last: now,
             clock_asked: false,
         };
         engine.timers.set(now.boot + CLOCK_EVERY, Timer::Clock);
-        engine.timers.set(now.boot + TOUCH_EVERY, Timer::Touch);
+        if !idle {
+            engine.timers.set(now.boot + TOUCH_EVERY, Timer::Touch);
+        }
         engine.check_skew(now);
         engine
     }
@@ -293,7 +299,7 @@ impl Engine {
         while let Some(timer) = self.timers.pop(now.boot) {
             self.timer(timer, now);
         }
-        if self.stopping.is_none() {
+        if self.stopping.is_none() && !self.idle {
             self.due_slots(now);
         }
         self.send_claims(now);
@@ -309,8 +315,8 @@ impl Engine {
         if let Some(first) = self.timers.first() {
             wake = wake.min(first);
         }
-        // A stopping instance claims no slots: one that is due would wake it at once, again and again.
-        if let (Some(first), None) = (self.due.first(), &self.stopping) {
+        // A stopping instance, or an idle one, claims no slots: one that is due would wake it at once, again and again.
+        if let (Some(first), None, false) = (self.due.first(), &self.stopping, self.idle) {
             wake = wake.min(self.store_clock.boot_at(first, now));
         }
         self.planned = wake;

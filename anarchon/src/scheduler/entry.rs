@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::process::ExitCode;
 
-use super::{Scheduler, SchedulerBuilder};
+use super::Scheduler;
+#[cfg(not(feature = "cli"))]
+use super::SchedulerBuilder;
 use crate::backend::{AnyBackend, AnyStrength, ClaimOnlyMemoryBackend, MemoryBackend};
 use crate::error::{BoxError, Error};
 
@@ -134,27 +136,32 @@ fn notice(line: &str) {
 
 /// Runs the program: starts the scheduler that `build` gives, and stops it on Ctrl-C or SIGTERM; a second signal exits
 /// at once.
+#[cfg(not(feature = "cli"))]
 pub fn run_main<B, F>(build: F) -> ExitCode
 where
     F: Future<Output = Result<SchedulerBuilder<B>, MainError>>,
 {
+    on_runtime(async {
+        let started = async { build.await.map_err(|error| describe(&*error))?.start().await.map_err(|e| describe(&e)) };
+        let outcome = async { run_until_signal(&started.await?).await };
+        outcome.await.map_or_else(|message: String| fail(&message), |()| ExitCode::SUCCESS)
+    })
+}
+
+/// Runs the whole of a program on a runtime of its own.
+pub(crate) fn on_runtime(program: impl Future<Output = ExitCode>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("the tokio runtime cannot start: {error}")),
     };
-    let outcome = runtime.block_on(async {
-        let scheduler = build.await.map_err(|error| describe(&*error))?.start().await.map_err(|e| describe(&e))?;
-        run_until_signal(&scheduler).await
-    });
+    let code = runtime.block_on(program);
     // Handlers that block a thread would hold the runtime's drop back for ever; stop() has named them.
     runtime.shutdown_background();
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => fail(&message),
-    }
+    code
 }
 
-async fn run_until_signal<B>(scheduler: &Scheduler<B>) -> Result<(), String> {
+/// Lets a scheduler run until the first signal, and stops it then; a second one ends the wait.
+pub(crate) async fn run_until_signal<B>(scheduler: &Scheduler<B>) -> Result<(), String> {
     let mut signals = Signals::new().map_err(|error| format!("signals cannot be received: {error}"))?;
     signals.next().await;
     let first = std::time::Instant::now();
@@ -173,13 +180,13 @@ async fn run_until_signal<B>(scheduler: &Scheduler<B>) -> Result<(), String> {
     }
 }
 
-fn fail(message: &str) -> ExitCode {
+pub(crate) fn fail(message: &str) -> ExitCode {
     eprintln!("anarchon: {message}");
     ExitCode::FAILURE
 }
 
 /// An error with its causes, on one line.
-fn describe(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn describe(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -194,19 +201,19 @@ fn describe(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 #[cfg(unix)]
-struct Signals {
+pub(crate) struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    pub(crate) fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -215,15 +222,15 @@ impl Signals {
 }
 
 #[cfg(not(unix))]
-struct Signals;
+pub(crate) struct Signals;
 
 #[cfg(not(unix))]
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    pub(crate) fn new() -> std::io::Result<Self> {
         Ok(Self)
     }
 
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -15,7 +15,7 @@ use super::random::Random;
 use super::settings::{Placement, Settings};
 use super::stop::Stopped;
 use super::vitals::{Life, Vitals};
-use crate::backend::{AT_ONCE, DynStore};
+use crate::backend::{AT_ONCE, DynStore, ServerInfo};
 use crate::clock::Clock;
 use crate::error::{BackendError, BackendErrorKind, Error, Result};
 use crate::event::Event;
@@ -27,7 +27,7 @@ use crate::slot::InstanceId;
 /// Events that a slow receiver may fall behind.
 const EVENTS: usize = 4096;
 /// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(30);
+pub(super) const CONNECT: Duration = Duration::from_secs(30);
 /// How long blocking calls of the store's driver may hold the end of our thread back.
 const SHUT_DOWN: Duration = Duration::from_secs(1);
 /// Readings of the store's clock at start; the one with the shortest round trip counts most.
@@ -44,6 +44,8 @@ pub(super) struct Parts {
     pub(super) random: Random,
     pub(super) handlers: RuntimeHandle,
     pub(super) jobs: Vec<Job>,
+    /// Whether to do only what is asked: then the jobs are not registered either.
+    pub(super) idle: bool,
 }
 
 /// What users' handles share.
@@ -153,16 +155,12 @@ pub(super) async fn launch(parts: Parts, placement: Placement) -> Result<Handle>
 }
 
 async fn begin(parts: Parts, inputs: mpsc::UnboundedSender<Input>, outlet: Outlet) -> Result<Engine> {
-    let Parts { store, state, settings, instance, clock, random, handlers, mut jobs, .. } = parts;
+    let Parts { store, state, settings, instance, clock, random, handlers, mut jobs, idle, .. } = parts;
     let info = in_time(&*clock, &*store, CONNECT, store.connect()).await?;
-    tracing::info!(
-        backend = store.name(), server = %info.server, %instance, jobs = jobs.len(), "anarchon starts"
-    );
-    for warning in &info.warnings {
-        tracing::warn!(backend = store.name(), "{warning}");
-    }
-    for job in &jobs {
-        tracing::info!(job = %job.name, schedule = %job.schedule.describe(), place = %job.place, "job");
+    if idle {
+        tracing::debug!(backend = store.name(), server = %info.server, %instance, "connected");
+    } else {
+        say_start(&*store, &info, &instance, &jobs);
     }
     let mut store_clock = StoreClock::default();
     for _ in 0..CLOCK_SAMPLES {
@@ -182,9 +180,18 @@ async fn begin(parts: Parts, inputs: mpsc::UnboundedSender<Input>, outlet: Outle
         inputs,
         outlet,
         store_clock,
+        idle,
     };
     let mut engine = Engine::new(beginning);
     jobs.iter_mut().for_each(|job| job.share_terms(&mut engine.terms));
+    if idle {
+        let now = engine.now();
+        let known = Registered::new(engine.store_ms(now));
+        for job in jobs {
+            engine.insert(job, known.clone(), now);
+        }
+        return Ok(engine);
+    }
     let registrations: Vec<Registration> = jobs.iter().map(|job| engine.registration(job)).collect();
     let mut floors: Vec<Registered> = Vec::with_capacity(jobs.len());
     for some in registrations.chunks(AT_ONCE) {
@@ -199,7 +206,19 @@ async fn begin(parts: Parts, inputs: mpsc::UnboundedSender<Input>, outlet: Outle
     Ok(engine)
 }
 
-async fn in_time<T>(
+fn say_start(store: &dyn DynStore, info: &ServerInfo, instance: &InstanceId, jobs: &[Job]) {
+    tracing::info!(
+        backend = store.name(), server = %info.server, %instance, jobs = jobs.len(), "anarchon starts"
+    );
+    for warning in &info.warnings {
+        tracing::warn!(backend = store.name(), "{warning}");
+    }
+    for job in jobs {
+        tracing::info!(job = %job.name, schedule = %job.schedule.describe(), place = %job.place, "job");
+    }
+}
+
+pub(super) async fn in_time<T>(
     clock: &dyn Clock,
     store: &dyn DynStore,
     limit: Duration,

@@ -19,6 +19,8 @@ mod heartbeat;
 mod ids;
 mod jobs;
 mod launch;
+#[cfg(feature = "cli")]
+pub(crate) mod look;
 mod manual;
 #[cfg(feature = "metrics")]
 mod meter;

@@ -11,8 +11,8 @@ use crate::backend::sql::TransactionalFinish;
 use crate::backend::{Backend, FinishIn, JobLimits, JobRefusal, LeaseBackend, Leases, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{
-    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
-    Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
+    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, KnownJob, ManualClaim, ManualOutcome, Pause,
+    Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
 };
 use crate::slot::JobName;
 
@@ -256,6 +256,12 @@ impl<B: LeaseBackend + Clone> Backend for FaultyBackend<B> {
     async fn connect(&self) -> Result<ServerInfo, BackendError> {
         self.call(Verb::Connect, self.inner.connect()).await
     }
+    async fn look(&self) -> Result<ServerInfo, BackendError> {
+        self.call(Verb::Connect, self.inner.look()).await
+    }
+    async fn known(&self, jobs: &[JobName]) -> Result<Option<Vec<KnownJob>>, BackendError> {
+        self.call(Verb::Register, self.inner.known(jobs)).await
+    }
     async fn clock(&self) -> Result<Option<i64>, BackendError> {
         self.call(Verb::Clock, self.inner.clock()).await
     }
@@ -326,6 +332,9 @@ impl<B: LeaseBackend + Clone> LeaseBackend for FaultyBackend<B> {
     }
     async fn active(&self, jobs: &[JobName]) -> Result<Timed<Vec<ActiveRun>>, BackendError> {
         self.call(Verb::Active, self.inner.active(jobs)).await
+    }
+    async fn unfinished(&self, jobs: &[JobName]) -> Result<Timed<Vec<ActiveRun>>, BackendError> {
+        self.call(Verb::Active, self.inner.unfinished(jobs)).await
     }
     async fn set_paused(&self, job: &JobName, pause: Option<&Pause>) -> Result<(), BackendError> {
         self.call(Verb::Pause, self.inner.set_paused(job, pause)).await

@@ -19,8 +19,8 @@ use super::state::JobState;
 use super::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo, only};
 use crate::error::BackendError;
 use crate::run::{
-    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
-    Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
+    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, KnownJob, ManualClaim, ManualOutcome, Pause,
+    Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
 };
 use crate::slot::JobName;
 
@@ -164,6 +164,16 @@ impl Backend for NatsKvBackend {
 
     async fn connect(&self) -> Result<ServerInfo, BackendError> {
         self.store.connect().await
+    }
+
+    async fn known(&self, jobs: &[JobName]) -> Result<Option<Vec<KnownJob>>, BackendError> {
+        let all = if jobs.is_empty() { self.store.jobs().await? } else { Vec::new() };
+        let mut known = Vec::new();
+        for job in if jobs.is_empty() { &all } else { jobs } {
+            known.extend(self.store.look(job, |state| state.known(job)).await?);
+        }
+        known.sort_by(|a: &KnownJob, b| a.job.cmp(&b.job));
+        Ok(Some(known))
     }
 
     async fn clock(&self) -> Result<Option<i64>, BackendError> {

@@ -37,8 +37,8 @@ use super::sql::{DEFAULT_TABLE, SqlBackend, SqlClient as _, Statement, Tables};
 use super::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{
-    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
-    Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
+    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, KnownJob, ManualClaim, ManualOutcome, Pause,
+    Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
 };
 use crate::slot::JobName;
 
@@ -238,6 +238,14 @@ impl Backend for PostgresBackend {
         self.store().await?.connect().await
     }
 
+    async fn look(&self) -> Result<ServerInfo, BackendError> {
+        self.store().await?.look().await
+    }
+
+    async fn known(&self, jobs: &[JobName]) -> Result<Option<Vec<KnownJob>>, BackendError> {
+        self.store().await?.known(jobs).await
+    }
+
     async fn clock(&self) -> Result<Option<i64>, BackendError> {
         self.store().await?.clock().await
     }
@@ -333,6 +341,10 @@ impl LeaseBackend for PostgresBackend {
 
     async fn active(&self, jobs: &[JobName]) -> Result<Timed<Vec<ActiveRun>>, BackendError> {
         self.store().await?.active(jobs).await
+    }
+
+    async fn unfinished(&self, jobs: &[JobName]) -> Result<Timed<Vec<ActiveRun>>, BackendError> {
+        self.store().await?.unfinished(jobs).await
     }
 
     async fn set_paused(&self, job: &JobName, pause: Option<&Pause>) -> Result<(), BackendError> {

@@ -12,8 +12,8 @@ use crate::backend::{AT_ONCE, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::option::Overlap;
 use crate::run::{
-    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Ending, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause,
-    Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, RunKey, Timed, Trim,
+    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Ending, Finish, FinishOutcome, KnownJob, ManualClaim, ManualOutcome,
+    Pause, Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, RunKey, Timed, Trim,
 };
 use crate::slot::{InstanceId, JobName};
 
@@ -160,17 +160,39 @@ impl LeaseStore {
         Ok(Timed { value: runs, store_ms: clock })
     }
 
+    /// On a cluster the index is spread over its nodes, and this is not told.
+    pub(super) async fn known(&self, jobs: &[JobName]) -> Result<Option<Vec<KnownJob>>, BackendError> {
+        if self.calls.address().is_cluster() {
+            return Ok(None);
+        }
+        let mut known = Vec::new();
+        // Of no jobs at all is of all.
+        let chunks = if jobs.is_empty() { vec![jobs] } else { jobs.chunks(ACTIVE_AT_ONCE).collect() };
+        for some in chunks {
+            let nothing = some.iter().map(|_| Pack::array(0));
+            let (_, answers) = self.calls.run(&script::KNOWN, some.iter(), nothing).await?;
+            for answer in answers {
+                let job = self.named(&answer).map_err(|unread| self.calls.unread(unread))?;
+                known.push(answer.known(job).map_err(|unread| self.calls.unread(unread))?);
+            }
+        }
+        known.sort_by(|a: &KnownJob, b| a.job.cmp(&b.job));
+        Ok(Some(known))
+    }
+
     pub(super) fn active_run(&self, answer: &Answer) -> Result<ActiveRun, BackendError> {
         self.read_active(answer).map_err(|unread| self.calls.unread(unread))
     }
 
-    fn read_active(&self, answer: &Answer) -> Read<ActiveRun> {
+    /// The job whose key an answer begins with.
+    fn named(&self, answer: &Answer) -> Read<JobName> {
         let key = answer.word()?;
-        let job = self
-            .calls
-            .keys
-            .name(key)
-            .ok_or_else(|| (BackendErrorKind::Config, format!("the index names {key:?}, which is no job's key")))?;
+        let no_job = || (BackendErrorKind::Config, format!("the index names {key:?}, which is no job's key"));
+        self.calls.keys.name(key).ok_or_else(no_job)
+    }
+
+    fn read_active(&self, answer: &Answer) -> Read<ActiveRun> {
+        let job = self.named(answer)?;
         let attempt = u32::try_from(answer.int(4)?).unwrap_or_default();
         let instance = InstanceId::new(answer.text(5)?).ok();
         let left = crate::clock::from_ms(answer.int(6)?);

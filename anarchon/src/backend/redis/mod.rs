@@ -38,8 +38,8 @@ use super::{
 };
 use crate::error::{BackendError, Error};
 use crate::run::{
-    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
-    Registered, Registration, Release, ReleaseOutcome, RunClaim, SlotClaim, SlotOutcome, Timed, Trim,
+    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, KnownJob, ManualClaim, ManualOutcome, Pause,
+    Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, SlotClaim, SlotOutcome, Timed, Trim,
 };
 use crate::scheduler::entry::{FromEnv, set};
 use crate::slot::JobName;
@@ -239,6 +239,10 @@ macro_rules! flavour {
 
             fn name(&self) -> &str {
                 Lease::$name
+            }
+
+            async fn known(&self, jobs: &[JobName]) -> Result<Option<Vec<KnownJob>>, BackendError> {
+                self.store.known(jobs).await
             }
 
             calls_of_any_strategy!();

@@ -8,8 +8,9 @@ use crate::clock::from_ms;
 use crate::error::BackendErrorKind;
 use crate::lease::attempt_as_run;
 use crate::run::{
-    AttemptRecord, AttemptStatus, BeatOutcome, ClaimOutcome, FinishOutcome, Lateness, ManualOutcome, Pause, Reason,
-    Record, Registered, ReleaseOutcome, RunKey, SkipReason, SkipRecord, SlotOutcome, Status,
+    AttemptRecord, AttemptStatus, BeatOutcome, ClaimOutcome, FinishOutcome, KnownJob, KnownSchedule, Lateness,
+    ManualOutcome, Pause, Reason, Record, Registered, Registrant, ReleaseOutcome, RunKey, SkipReason, SkipRecord,
+    SlotOutcome, Status,
 };
 use crate::slot::{JobName, Slot, Token};
 
@@ -210,13 +211,38 @@ impl Answer {
 
     pub(super) fn pause(&self) -> Read<Option<Pause>> {
         self.word()?;
-        if self.is_none(1) {
+        self.pause_at(1)
+    }
+
+    fn pause_at(&self, place: usize) -> Read<Option<Pause>> {
+        if self.is_none(place) {
             return Ok(None);
         }
-        let at = self.text(2)?;
-        let mut pause = Pause::new(self.text(1)?, self.text(3)?);
-        pause.at = at.parse().map_err(|_| unread("time", at))?;
+        let mut pause = Pause::new(self.text(place)?, self.text(place + 2)?);
+        pause.at = self.time(place + 1)?;
         Ok(Some(pause))
+    }
+
+    fn time(&self, place: usize) -> Read<i64> {
+        let text = self.text(place)?;
+        text.parse().map_err(|_| unread("time", text))
+    }
+
+    /// What is known of a job, whose key comes first.
+    pub(super) fn known(self, job: JobName) -> Read<KnownJob> {
+        let mut known = KnownJob::new(job);
+        known.trim_mark = if self.is_none(1) { None } else { Some(self.slot(1)?) };
+        known.pause = self.pause_at(2)?;
+        for value in self.0.into_iter().skip(5) {
+            let line = Answer::from(value)?;
+            let mut schedule = KnownSchedule::new(line.text(0)?, line.time(1)?);
+            if !line.is_none(2) {
+                schedule.registered = Some(Registrant::new(line.text(2)?, line.text(3)?, line.time(4)?));
+            }
+            known.schedules.push(schedule);
+        }
+        known.schedules.sort_by(|a, b| a.identity.cmp(&b.identity));
+        Ok(known)
     }
 
     pub(super) fn history(self, job: &JobName) -> Read<Vec<Record>> {

@@ -31,6 +31,7 @@ scripts! {
         REGISTER = ["lua/register.lua"];
         PAUSE = ["lua/pause.lua", "lua/each.lua"];
         PAUSED = ["lua/paused.lua", "lua/each.lua"];
+        KNOWN = ["lua/known.lua"];
         FORGET = ["lua/forget.lua", "lua/each.lua"];
     }
 }

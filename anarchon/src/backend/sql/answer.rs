@@ -8,6 +8,7 @@
 //! | finish, release | the number of the request, the clock, the run's status and `until_ms`, the status of the ended attempt with that token |
 //! | finish within a transaction | the number of the request, the clock, 1 if it was marked, the status of the ended attempt with that token |
 //! | active | the clock; job, slot, id, status, number, `until_ms` and the instance of the latest attempt (NULLs if there is no run) |
+//! | known | job, ident, touched, trim mark; pause: when, who, note; floor, fingerprint, instance |
 //! | register | job, ident, touched, floor, fingerprint, instance, and the last three as they were before |
 
 use std::collections::HashMap;
@@ -17,8 +18,9 @@ use crate::clock::from_ms;
 use crate::error::BackendErrorKind;
 use crate::lease;
 use crate::run::{
-    ActiveRun, AttemptStatus, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, Lateness, ManualOutcome, Reason,
-    Registered, Registration, Release, ReleaseOutcome, RunClaim, RunKey, Status, Timed,
+    ActiveRun, AttemptStatus, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, KnownJob, KnownSchedule, Lateness,
+    ManualOutcome, Pause, Reason, Registered, Registrant, Registration, Release, ReleaseOutcome, RunClaim, RunKey,
+    Status, Timed,
 };
 use crate::slot::{InstanceId, JobName, Slot, Token};
 
@@ -246,6 +248,36 @@ pub(super) fn active(rows: &[Row]) -> Read<(Timed<Vec<ActiveRun>>, bool)> {
     }
     runs.sort_by(|a, b| a.run.cmp(&b.run));
     Ok((Timed::at(runs, now), over))
+}
+
+/// What is known of jobs, whose rows are in the order of their names.
+pub(super) fn known(rows: &[Row]) -> Read<Vec<KnownJob>> {
+    let mut jobs: Vec<KnownJob> = Vec::new();
+    for row in rows {
+        // A name that no release of ours can have written is no job.
+        let Ok(name) = JobName::new(row.text(0)?) else { continue };
+        if jobs.last().is_none_or(|last| last.job != name) {
+            jobs.push(KnownJob::new(name));
+        }
+        let Some(job) = jobs.last_mut() else { continue };
+        match row.text(1)?.strip_prefix('=') {
+            None => {
+                job.trim_mark = row.opt_int(3)?.map(Slot::from_ms);
+                if let Some(at) = row.opt_int(4)? {
+                    let (by, note) = (row.opt_text(5)?.unwrap_or_default(), row.opt_text(6)?.unwrap_or_default());
+                    job.pause = Some(Pause { at, ..Pause::new(by, note) });
+                }
+            }
+            Some(identity) => {
+                let mut schedule = KnownSchedule::new(identity, row.int(7)?);
+                if let (Some(fingerprint), Some(instance)) = (row.opt_text(8)?, row.opt_text(9)?) {
+                    schedule.registered = Some(Registrant::new(instance, fingerprint, row.int(2)?));
+                }
+                job.schedules.push(schedule);
+            }
+        }
+    }
+    Ok(jobs)
 }
 
 /// The answers to registrations, each of another job, and the clock.

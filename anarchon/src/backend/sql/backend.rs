@@ -1,5 +1,6 @@
 //! The contract's methods: requests into statements, one call of the client, rows into answers.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::client::{Row, SqlClient, SqlError};
@@ -8,10 +9,10 @@ use super::many::{Answers, rounds};
 use super::stage::{claim_values, manual_values, millis};
 use super::{Sql, SqlBackend, Statement, answer, history, new_mark};
 use crate::backend::{AT_ONCE, Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
-use crate::error::BackendError;
+use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{
-    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause, Record,
-    Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
+    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, KnownJob, ManualClaim, ManualOutcome, Pause,
+    Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
 };
 use crate::slot::JobName;
 
@@ -100,6 +101,43 @@ impl<C: SqlClient, D: SqlDialect> Backend for SqlBackend<C, D> {
         let info = self.client.server().await.map_err(|e| self.failed(e))?;
         self.prepare(&sql).await?;
         Ok(info)
+    }
+
+    async fn look(&self) -> Result<ServerInfo, BackendError> {
+        let sql = self.sql()?;
+        if let Some(place) = self.client.not_made() {
+            return Ok(ServerInfo { empty: true, ..ServerInfo::new(place) });
+        }
+        let mut info = self.client.server().await.map_err(|e| self.failed(e))?;
+        info.places = sql.tables.names();
+        match self.client.query(sql.format()).await {
+            Ok(rows) if !rows.is_empty() => {
+                self.known_format(&rows)?;
+                // So that no call after this one makes anything.
+                self.ready.store(true, Ordering::Release);
+            }
+            Err(error) if matches!(error.kind(), BackendErrorKind::Unknown | BackendErrorKind::Busy) => {
+                return Err(self.failed(error));
+            }
+            Ok(_) => info.empty = true,
+            Err(error) => {
+                info.empty = true;
+                info.warnings.push(format!("the tables cannot be read: {error}"));
+            }
+        }
+        Ok(info)
+    }
+
+    async fn known(&self, jobs: &[JobName]) -> Result<Option<Vec<KnownJob>>, BackendError> {
+        let sql = self.ready().await?;
+        let mut known = Vec::new();
+        // Of no jobs at all is of all.
+        let chunks = if jobs.is_empty() { vec![jobs] } else { jobs.chunks(AT_ONCE).collect() };
+        for some in chunks {
+            let rows = self.read(sql.known(some)).await?;
+            known.extend(answer::known(&rows).map_err(|e| self.failed(e))?);
+        }
+        Ok(Some(known))
     }
 
     async fn clock(&self) -> Result<Option<i64>, BackendError> {
@@ -218,6 +256,13 @@ impl<C: SqlClient, D: SqlDialect> LeaseBackend for SqlBackend<C, D> {
             return Ok(runs);
         }
         let (runs, _) = self.ask(Verb::Active(jobs), |sql| sql.close_manual(jobs), answer::active).await?;
+        Ok(runs)
+    }
+
+    async fn unfinished(&self, jobs: &[JobName]) -> Result<Timed<Vec<ActiveRun>>, BackendError> {
+        let sql = self.ready().await?;
+        let rows = self.read(sql.read_active(jobs)).await?;
+        let (runs, _) = answer::active(&rows).map_err(|e| self.failed(e))?;
         Ok(runs)
     }
 

@@ -296,6 +296,12 @@ pub trait SqlClient: Send + Sync + 'static {
         async { Ok(self.batch(statements).await?.pop()) }
     }
 
+    /// Where the database will be, for people, while it is not there and the first call would make it; asked before
+    /// anything else by those who only read. Default: `None`, for servers.
+    fn not_made(&self) -> Option<String> {
+        None
+    }
+
     /// Connects, unless that is done already, and checks the server. Called before the tables are looked at.
     fn server(&self) -> impl Future<Output = Result<ServerInfo, SqlError>> + Send {
         async { Ok(ServerInfo::new("a SQL database")) }
@@ -323,6 +329,10 @@ impl<C: SqlClient> SqlClient for Arc<C> {
 
     async fn session(&self, statements: Vec<Statement>) -> Result<Option<Row>, SqlError> {
         (**self).session(statements).await
+    }
+
+    fn not_made(&self) -> Option<String> {
+        (**self).not_made()
     }
 
     async fn server(&self) -> Result<ServerInfo, SqlError> {

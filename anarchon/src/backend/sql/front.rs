@@ -10,7 +10,7 @@ macro_rules! front {
             use $crate::backend::{Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
             use $crate::error::BackendError;
             use $crate::run::{
-                ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, ManualClaim, ManualOutcome, Pause,
+                ActiveRun, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, KnownJob, ManualClaim, ManualOutcome, Pause,
                 Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, Timed, Trim,
             };
             use $crate::slot::JobName;
@@ -30,6 +30,14 @@ macro_rules! front {
 
                 async fn connect(&self) -> Result<ServerInfo, BackendError> {
                     self.0.connect().await
+                }
+
+                async fn look(&self) -> Result<ServerInfo, BackendError> {
+                    self.0.look().await
+                }
+
+                async fn known(&self, jobs: &[JobName]) -> Result<Option<Vec<KnownJob>>, BackendError> {
+                    self.0.known(jobs).await
                 }
 
                 async fn clock(&self) -> Result<Option<i64>, BackendError> {
@@ -104,6 +112,10 @@ macro_rules! front {
 
                 async fn active(&self, jobs: &[JobName]) -> Result<Timed<Vec<ActiveRun>>, BackendError> {
                     self.0.active(jobs).await
+                }
+
+                async fn unfinished(&self, jobs: &[JobName]) -> Result<Timed<Vec<ActiveRun>>, BackendError> {
+                    self.0.unfinished(jobs).await
                 }
 
                 async fn set_paused(&self, job: &JobName, pause: Option<&Pause>) -> Result<(), BackendError> {

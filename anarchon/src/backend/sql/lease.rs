@@ -316,7 +316,7 @@ impl<D: SqlDialect> Sql<'_, D> {
 }
 
 /// The condition that a job is one of these, if there are any.
-fn among(jobs: &[JobName]) -> (String, Vec<Value>) {
+pub(super) fn among(jobs: &[JobName]) -> (String, Vec<Value>) {
     if jobs.is_empty() {
         return ("IS NOT NULL".to_owned(), Vec::new());
     }

@@ -235,6 +235,11 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
                 format().await.map_err(|e| self.failed(e))?
             }
         };
+        self.known_format(&format)
+    }
+
+    /// Refuses the tables of a newer release.
+    fn known_format(&self, format: &[Row]) -> Result<(), BackendError> {
         let format = format.first().map(|row| row.int(0)).transpose().map_err(|e| self.failed(e))?;
         if format.is_some_and(|format| format > schema::NEWEST) {
             return Err(self.failed(answer::newer()));

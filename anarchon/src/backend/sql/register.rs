@@ -120,6 +120,17 @@ impl<D: SqlDialect> Sql<'_, D> {
         statements
     }
 
+    /// Reads what is known of these jobs, or of all.
+    pub(super) fn known(&self, jobs: &[JobName]) -> Statement {
+        let (named, values) = super::lease::among(jobs);
+        let sql = format!(
+            "SELECT j.job, j.ident, j.touched, j.trim_mark, j.paused_at, j.paused_by, j.pause_note, j.floor, \
+             j.fingerprint, j.instance_id FROM {jobs} j WHERE j.job {named} ORDER BY j.job, j.ident",
+            jobs = self.tables.jobs,
+        );
+        Statement::new(sql, values)
+    }
+
     /// Pauses or resumes a job.
     pub(super) fn set_paused(&self, job: &JobName, pause: Option<&Pause>) -> Vec<Statement> {
         let (t, d) = (self.tables, self.dialect);

@@ -61,6 +61,12 @@ impl Tables {
             meta: quoted("_meta"),
         })
     }
+
+    /// The names for people, without quotation marks.
+    pub(super) fn names(&self) -> Vec<String> {
+        let schema = self.schema.as_ref().map(|schema| format!("{schema}.")).unwrap_or_default();
+        ["", "_attempts", "_jobs", "_meta"].map(|suffix| format!("{schema}{}{suffix}", self.base)).to_vec()
+    }
 }
 
 fn fault(part: &str) -> Option<&'static str> {

@@ -14,10 +14,11 @@ pub(super) use self::stored::{Fault, Stored};
 use crate::clock::to_ms;
 use crate::lease::{self, Decision, Facts, StoredRun};
 use crate::option::Overlap;
+use crate::run;
 use crate::run::{
     ActiveRun, AttemptRecord, AttemptStatus, Beat, BeatOutcome, ClaimKind, ClaimOutcome, Finish, FinishOutcome,
-    Lateness, ManualClaim, ManualOutcome, Pause, Reason, Record, Registered, Registration, Release, ReleaseOutcome,
-    RunClaim, RunKey, SkipReason, SkipRecord, Status,
+    KnownJob, KnownSchedule, Lateness, ManualClaim, ManualOutcome, Pause, Reason, Record, Registered, Registration,
+    Release, ReleaseOutcome, RunClaim, RunKey, SkipReason, SkipRecord, Status,
 };
 use crate::slot::{InstanceId, JobName, Slot, Token};
 
@@ -442,6 +443,22 @@ impl JobState {
         for run in self.runs.unfinished() {
             let instance = self.attempts.iter().rev().find(|a| a.run == id(&run.key)).map(|a| a.instance.clone());
             into.push(ActiveRun::new(run.key.clone(), run.status, run.attempt, instance, run.left(now)));
+        }
+    }
+
+    pub(super) fn known(&self, job: &JobName) -> KnownJob {
+        let schedules = self.schedules.iter().map(|(identity, schedule)| KnownSchedule {
+            registered: schedule
+                .registered
+                .as_ref()
+                .map(|by| run::Registrant::new(by.instance.as_str(), &*by.fingerprint, by.at)),
+            ..KnownSchedule::new(&**identity, schedule.floor)
+        });
+        KnownJob {
+            trim_mark: self.trim_mark.map(Slot::from_ms),
+            pause: self.paused.as_deref().cloned(),
+            schedules: schedules.collect(),
+            ..KnownJob::new(job.clone())
         }
     }
 

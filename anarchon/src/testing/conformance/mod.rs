@@ -30,6 +30,7 @@ pub mod claim;
 pub mod claim_only;
 pub mod fuzz;
 pub mod history;
+pub mod known;
 pub mod late;
 pub mod manual;
 pub mod many;
@@ -283,6 +284,13 @@ macro_rules! lease_conformance {
                 a_job_that_is_registered_is_kept
                 a_paused_job_is_never_forgotten
             }
+            known {
+                nothing_is_known_of_a_job_that_nobody_named
+                schedules_are_known_with_their_floors
+                the_pause_and_the_trim_mark_are_known
+                unfinished_runs_are_those_that_backups_see
+                a_store_in_use_is_found_by_who_only_reads
+            }
             trim {
                 the_oldest_attempts_go_and_their_slots_stay_decided
                 nothing_goes_within_the_size
@@ -452,11 +460,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Each topic's source, to be held against the lists of the macros.
-    const TOPICS: [(&str, &str); 16] = [
+    const TOPICS: [(&str, &str); 17] = [
         ("claim", include_str!("claim.rs")),
         ("claim_only", include_str!("claim_only.rs")),
         ("fuzz", include_str!("fuzz.rs")),
         ("history", include_str!("history.rs")),
+        ("known", include_str!("known.rs")),
         ("late", include_str!("late.rs")),
         ("manual", include_str!("manual.rs")),
         ("many", include_str!("many.rs")),

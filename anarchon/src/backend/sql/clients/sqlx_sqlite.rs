@@ -306,6 +306,14 @@ impl SqlClient for SqlxSqlite {
         Ok(self.run(statements, false, Wanted::First).await?.pop())
     }
 
+    fn not_made(&self) -> Option<String> {
+        let missing = self.path().filter(|path| !path.exists())?;
+        missing
+            .parent()
+            .is_none_or(|parent| parent.as_os_str().is_empty() || parent.is_dir())
+            .then(|| format!("SQLite; there is no file yet at {}", self.place()))
+    }
+
     async fn server(&self) -> Result<ServerInfo, SqlError> {
         let ask = |sql: &'static str| self.query(Statement::new(sql, Vec::new()));
         let rows = ask("SELECT sqlite_version()").await?;
