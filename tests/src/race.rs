@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::lab::Lab;
@@ -11,6 +12,9 @@ use crate::store::Store;
 
 /// How long the last runs may take to start: a broker that comes back has all that waited for it to answer first.
 const REST: Duration = Duration::from_secs(120);
+
+/// Held by the one race that there is at a time: two at once would slow each other down.
+static ONE: Mutex<()> = Mutex::new(());
 
 /// How often each slot of each job was started.
 fn starts(lines: &[Line]) -> HashMap<(String, i64), u32> {
@@ -30,6 +34,7 @@ fn starts(lines: &[Line]) -> HashMap<(String, i64), u32> {
 /// # Panics
 /// When a slot is started twice or never, or one of the processes hardly runs any.
 pub fn three_processes_run_each_slot_once(store: Store, jobs: usize, more: &str, options: &NodeOptions) {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let lab = Lab::on(store, tempfile::tempdir().expect("a directory"));
     let file = (0..jobs).fold(String::new(), |mut file, n| {
         let _ = writeln!(file, "[[job]]\nname = \"job-{n}\"\nevery = \"1s\"\nwork = \"none\"\n{more}");
