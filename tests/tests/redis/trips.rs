@@ -2,11 +2,11 @@
 
 use anarchon::LeaseBackend as _;
 use anarchon::backend::Backend as _;
-use anarchon::run::{Beat, BeatOutcome, ClaimOutcome, Ending, Finish, Release, RunClaim, Trim};
+use anarchon::run::{Beat, BeatOutcome, ClaimOutcome, Ending, Finish, Pause, Release, RunClaim, Status, Trim};
 use tests::Proxy;
 use tests::servers::Redis;
 
-use crate::{BOTH, again, block_on, claim, connected, job, with};
+use crate::{BOTH, again, block_on, claim, connected, fence, finish, job, with};
 
 #[test]
 fn each_call_is_one_round_trip_and_one_about_a_hundred_jobs_too() {
@@ -56,6 +56,49 @@ fn each_call_is_one_round_trip_and_one_about_a_hundred_jobs_too() {
             one("a history");
             store.trim(&trims).await.expect("an answer");
             one("a trim of 8 jobs");
+        });
+    }
+}
+
+#[test]
+fn claims_of_all_kinds_in_one_call_are_answered_each_in_its_place() {
+    for version in BOTH {
+        let Some(server) = Redis::own(version) else { return };
+        block_on(async {
+            let store = connected(&server.url()).await;
+            let old = claim(&store, "a", 2000).await;
+            let of = |name: &str| with(&again(&old), |claim| claim.job = job(name));
+            // All but one are known to the server. What is unusual is decided apart, and so is what comes after it.
+            let names = ["a", "b", "done", "known", "live", "new", "paused", "z"];
+            for name in names.iter().filter(|name| **name != "new") {
+                let past = of(name);
+                fence(&store, &past).await;
+                if *name != "live" {
+                    finish(&store, &past, Ending::Done).await;
+                }
+            }
+            store.set_paused(&job("paused"), Some(&Pause::new("me", ""))).await.expect("an answer");
+            let newer = |claim: &mut RunClaim| claim.slot = anarchon::Slot::from_ms(claim.slot.ms() + 500);
+            let mut claims: Vec<RunClaim> = names
+                .iter()
+                .map(|name| if matches!(*name, "done" | "live") { of(name) } else { with(&of(name), newer) })
+                .collect();
+            // One is told again that it has won, and another one comes second.
+            fence(&store, &claims[3]).await;
+            claims.push(again(&claims[0]));
+            let answers = store.claim_many(&claims).await.into_iter().map(|answer| answer.expect("an answer").value);
+            for (claim, answer) in claims.iter().zip(answers) {
+                let right = match (claim.job.as_str(), claim.token == claims[8].token) {
+                    ("live", _) | ("a", true) => matches!(answer, ClaimOutcome::Running { .. }),
+                    ("done", _) => answer == ClaimOutcome::Done { status: Status::Done },
+                    ("paused", _) => answer == ClaimOutcome::Paused { recorded: true },
+                    _ => matches!(answer, ClaimOutcome::Won { attempt: 1, .. }),
+                };
+                assert!(right, "{} on {version:?}: {answer:?}", claim.job);
+            }
+            let held = store.active(&[]).await.expect("an answer").value;
+            let held: Vec<&str> = held.iter().map(|run| run.run.job.as_str()).collect();
+            assert_eq!(held, ["a", "b", "known", "live", "new", "z"]);
         });
     }
 }

@@ -62,7 +62,7 @@ impl LeaseStore {
             &script::FORGET,
             &old,
             |job| job,
-            |_| Pack::array(1).int(ms(forget_after)),
+            |_| Pack::new().int(ms(forget_after)),
             |_, a| a.word().map(|w| w == "gone"),
         );
         let gone: Vec<String> = old
@@ -89,7 +89,7 @@ impl LeaseStore {
         };
         let asked = jobs.iter().map(|job| async move {
             let (now, answers) =
-                self.calls.run(&script::ACTIVE, std::iter::once(job), std::iter::once(Pack::array(0))).await?;
+                self.calls.run(&script::ACTIVE, std::iter::once(job), std::iter::once(Pack::new())).await?;
             let runs: Result<Vec<ActiveRun>, BackendError> =
                 answers.iter().map(|answer| self.active_run(answer)).collect();
             Ok::<_, BackendError>((now, runs?))

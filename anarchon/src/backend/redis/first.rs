@@ -123,7 +123,7 @@ impl ClaimStore {
         self.forget_after.store(ms(forget_after.saturating_add(DAY)), Ordering::Relaxed);
         if let Decide::Idmp(idmp) = self.decide {
             let seconds = i64::try_from(idmp.duration.as_secs()).unwrap_or(i64::MAX);
-            let pack = |_: &Registration| Pack::array(1).int(seconds);
+            let pack = |_: &Registration| Pack::new().int(seconds);
             let windows = self
                 .calls
                 .ask_many(
@@ -163,7 +163,7 @@ impl ClaimStore {
             _ => None,
         };
         let pack = |claim: &SlotClaim| {
-            Pack::array(7)
+            Pack::new()
                 .text(claim.slot.ms().to_string())
                 .text(hex(claim.token))
                 .text(claim.instance.as_str())
@@ -179,13 +179,13 @@ impl ClaimStore {
     }
 
     pub(super) async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {
-        let request = Pack::array(3).text(hex(claim.token)).text(claim.instance.as_str()).int(claim.valid_until);
+        let request = Pack::new().text(hex(claim.token)).text(claim.instance.as_str()).int(claim.valid_until);
         self.calls.ask(&script::FIRST_MANUAL, &claim.job, request, |answer| answer.first_manual()).await
     }
 
     pub(super) async fn finish_many(&self, finishes: &[Finish]) -> Timeds<FinishOutcome> {
         let pack = |finish: &Finish| {
-            Pack::array(4)
+            Pack::new()
                 .text(hex(finish.token))
                 .text(finish.ending.status().as_str())
                 .opt_text(finish.ending.error())
@@ -206,7 +206,7 @@ impl ClaimStore {
     }
 
     pub(super) async fn history(&self, job: &JobName, limit: u32) -> Result<Vec<Record>, BackendError> {
-        let request = Pack::array(1).int(i64::from(limit));
+        let request = Pack::new().int(i64::from(limit));
         let records = self.calls.ask(&script::FIRST_HISTORY, job, request, |answer| answer.first_history(job)).await?;
         Ok(crate::history::newest(records.value, limit))
     }
@@ -216,7 +216,7 @@ impl ClaimStore {
         // What decides a slot is never dropped while the slot could be claimed again.
         let memory = self.memory().unwrap_or_default();
         let pack = |trim: &Trim| {
-            Pack::array(4)
+            Pack::new()
                 .int(i64::from(trim.retention.size))
                 .opt_int(trim.retention.ttl.map(ms))
                 .int(ms(trim.keep.max(memory)))

@@ -45,7 +45,7 @@ impl LeaseStore {
         forget_after: Duration,
     ) -> Result<Timed<Vec<Registered>>, BackendError> {
         let pack = |r: &Registration| {
-            Pack::array(4).text(&*r.identity).text(&*r.fingerprint).text(r.instance.as_str()).int(ms(forget_after))
+            Pack::new().text(&*r.identity).text(&*r.fingerprint).text(r.instance.as_str()).int(ms(forget_after))
         };
         let mut registered = Vec::with_capacity(jobs.len());
         let mut now = None;
@@ -67,7 +67,7 @@ impl LeaseStore {
     }
 
     pub(super) async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {
-        let request = Pack::array(5)
+        let request = Pack::new()
             .text(hex(claim.token))
             .text(claim.instance.as_str())
             .flag(claim.exclusive)
@@ -78,7 +78,7 @@ impl LeaseStore {
 
     pub(super) async fn claim_many(&self, claims: &[RunClaim]) -> Timeds<ClaimOutcome> {
         let pack = |claim: &RunClaim| {
-            Pack::array(14)
+            Pack::new()
                 .text(claim.slot.ms().to_string())
                 .text(claim.kind.as_str())
                 .text(hex(claim.token))
@@ -106,7 +106,7 @@ impl LeaseStore {
 
     pub(super) async fn heartbeat_many(&self, beats: &[Beat]) -> Timeds<BeatOutcome> {
         let pack = |beat: &Beat| {
-            Pack::array(4).text(id(&beat.run)).text(slot(&beat.run)).text(hex(beat.token)).int(ms(beat.lease))
+            Pack::new().text(id(&beat.run)).text(slot(&beat.run)).text(hex(beat.token)).int(ms(beat.lease))
         };
         self.calls.ask_many(&script::HEARTBEAT, beats, |beat| &beat.run.job, pack, |_, answer| answer.beat()).await
     }
@@ -117,7 +117,7 @@ impl LeaseStore {
                 Ending::Done => None,
                 Ending::Failed(text) | Ending::TimedOut(text) => Some(text),
             };
-            Pack::array(6)
+            Pack::new()
                 .text(id(&finish.run))
                 .text(slot(&finish.run))
                 .text(hex(finish.token))
@@ -133,7 +133,7 @@ impl LeaseStore {
     pub(super) async fn release_many(&self, releases: &[Release]) -> Timeds<ReleaseOutcome> {
         let pack = |release: &Release| {
             let (run, token) = (&release.run, release.token);
-            Pack::array(4).text(id(run)).text(slot(run)).text(hex(token)).flag(release.returned)
+            Pack::new().text(id(run)).text(slot(run)).text(hex(token)).flag(release.returned)
         };
         self.calls
             .ask_many(&script::RELEASE, releases, |release| &release.run.job, pack, |_, answer| answer.release())
@@ -149,7 +149,7 @@ impl LeaseStore {
         let chunks = if jobs.is_empty() { vec![jobs] } else { jobs.chunks(AT_ONCE).collect() };
         let mut clock = None;
         for some in chunks {
-            let nothing = some.iter().map(|_| Pack::array(0));
+            let nothing = some.iter().map(|_| Pack::new());
             let (now, answers) = self.calls.run(&script::ACTIVE, some.iter(), nothing).await?;
             clock = Some(now);
             for answer in answers {
@@ -200,24 +200,24 @@ impl LeaseStore {
     }
 
     pub(super) async fn history(&self, job: &JobName, limit: u32) -> Result<Vec<Record>, BackendError> {
-        let request = Pack::array(1).int(i64::from(limit));
+        let request = Pack::new().int(i64::from(limit));
         let records = self.calls.ask(&script::HISTORY, job, request, |answer| answer.history(job)).await?.value;
         Ok(crate::history::newest(records, limit))
     }
 
     pub(super) async fn trim(&self, jobs: &[Trim]) -> Result<(), BackendError> {
         let pack = |trim: &Trim| {
-            Pack::array(3).int(i64::from(trim.retention.size)).opt_int(trim.retention.ttl.map(ms)).int(ms(trim.keep))
+            Pack::new().int(i64::from(trim.retention.size)).opt_int(trim.retention.ttl.map(ms)).int(ms(trim.keep))
         };
         self.calls.trim(&script::TRIM, jobs, pack).await
     }
 
     pub(super) async fn set_paused(&self, job: &JobName, pause: Option<&Pause>) -> Result<(), BackendError> {
-        let request = Pack::array(2).opt_text(pause.map(|p| &p.by)).opt_text(pause.map(|p| &p.note));
+        let request = Pack::new().opt_text(pause.map(|p| &p.by)).opt_text(pause.map(|p| &p.note));
         self.calls.ask(&script::PAUSE, job, request, |answer| answer.word().map(drop)).await.map(drop)
     }
 
     pub(super) async fn paused(&self, job: &JobName) -> Result<Option<Pause>, BackendError> {
-        self.calls.ask(&script::PAUSED, job, Pack::array(0), |answer| answer.pause()).await.map(|timed| timed.value)
+        self.calls.ask(&script::PAUSED, job, Pack::new(), |answer| answer.pause()).await.map(|timed| timed.value)
     }
 }

@@ -1,17 +1,16 @@
 //! The requests as scripts read them: MessagePack, which every server unpacks by itself.
 //!
-//! Only what a request is made of: arrays without holes, texts, whole numbers, truth values; `false` stands for nothing.
-//! Texts are in the forms that the oldest servers know.
+//! Only what a request is made of: texts, whole numbers, truth values, one after the other; `false` stands for nothing.
+//! Not as an array, which a script would have to grow. Texts are in the forms that the oldest servers know.
 
 /// A request that is being written.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pack(Vec<u8>);
 
 impl Pack {
-    /// An array of so many elements, at most 15, which follow.
-    pub(super) fn array(elements: u8) -> Self {
-        debug_assert!(elements < 16);
-        Self(vec![0x90 | (elements & 0x0f)])
+    /// A request of no values yet.
+    pub(super) fn new() -> Self {
+        Self::default()
     }
 
     pub(super) fn text(mut self, text: impl AsRef<[u8]>) -> Self {

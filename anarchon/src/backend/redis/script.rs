@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use redis::Script;
 
 macro_rules! scripts {
-    ($(#[$doc:meta])* $all:ident on $job:literal { $($name:ident = [$($part:literal),+];)+ }) => {
+    ($(#[$doc:meta])* $all:ident on $start:literal { $($name:ident = [$($part:literal),+];)+ }) => {
         $(pub(super) static $name: LazyLock<Verb> = LazyLock::new(|| {
-            Verb::new(concat!(include_str!($job), $("\n", include_str!($part)),+))
+            Verb::new(concat!(include_str!($start), $("\n", include_str!($part)),+))
         });)+
 
         $(#[$doc])*
@@ -19,20 +19,20 @@ macro_rules! scripts {
 
 scripts! {
     /// Those with leases.
-    lease on "lua/job.lua" {
-        CLAIM = ["lua/claim.lua", "lua/each.lua"];
-        MANUAL = ["lua/manual.lua", "lua/each.lua"];
-        HEARTBEAT = ["lua/heartbeat.lua"];
-        FINISH = ["lua/finish.lua", "lua/each.lua"];
-        RELEASE = ["lua/release.lua", "lua/each.lua"];
-        ACTIVE = ["lua/active.lua"];
-        HISTORY = ["lua/history.lua", "lua/each.lua"];
-        TRIM = ["lua/trim.lua", "lua/each.lua"];
-        REGISTER = ["lua/register.lua"];
-        PAUSE = ["lua/pause.lua", "lua/each.lua"];
-        PAUSED = ["lua/paused.lua", "lua/each.lua"];
-        KNOWN = ["lua/known.lua"];
-        FORGET = ["lua/forget.lua", "lua/each.lua"];
+    lease on "lua/start.lua" {
+        CLAIM = ["lua/fresh.lua", "lua/job.lua", "lua/claim.lua"];
+        MANUAL = ["lua/job.lua", "lua/manual.lua", "lua/each.lua"];
+        HEARTBEAT = ["lua/job.lua", "lua/heartbeat.lua"];
+        FINISH = ["lua/job.lua", "lua/finish.lua", "lua/each.lua"];
+        RELEASE = ["lua/job.lua", "lua/release.lua", "lua/each.lua"];
+        ACTIVE = ["lua/job.lua", "lua/active.lua"];
+        HISTORY = ["lua/job.lua", "lua/history.lua", "lua/each.lua"];
+        TRIM = ["lua/job.lua", "lua/trim.lua", "lua/each.lua"];
+        REGISTER = ["lua/job.lua", "lua/register.lua"];
+        PAUSE = ["lua/job.lua", "lua/pause.lua", "lua/each.lua"];
+        PAUSED = ["lua/job.lua", "lua/paused.lua", "lua/each.lua"];
+        KNOWN = ["lua/job.lua", "lua/known.lua"];
+        FORGET = ["lua/job.lua", "lua/forget.lua", "lua/each.lua"];
     }
 }
 

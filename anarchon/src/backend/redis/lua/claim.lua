@@ -1,4 +1,4 @@
--- Decides claims, by the table of the chapter on leases: its rows from the top.
+-- Decides claims, by the table of the chapter on leases: its rows from the top. Those before `first` have been answered.
 
 -- The first live run; or else, if such count, the first whose runner is gone and whom nobody has taken over.
 local function blocker_of(job, id, orphans)
@@ -91,8 +91,8 @@ local function take_over(job, run, token, instance, lease, fence)
   return won(run)
 end
 
-local function decide(job, claim, found, floor)
-  local id, kind, token, instance, _, _, previous, limit, lease, skip, max, retry, within = unpack(claim)
+local function decide(job, found, floor, ...)
+  local id, kind, token, instance, _, _, previous, limit, lease, skip, max, retry, within = ...
   local paused, fence, mark, bound = found[4], found[5], found[6], found[8]
   local slot = tonumber(id)
   if slot > now then
@@ -168,9 +168,9 @@ local function decide(job, claim, found, floor)
   return won(run)
 end
 
-local function step(key, claim)
-  local id, token, identity, floor, valid_until = claim[1], claim[3], claim[5], claim[6], claim[14]
-  if now > valid_until then
+local function step(key, ...)
+  local id, _, token, _, identity, floor = ...
+  if now > select(14, ...) then
     return { 'late', 'stale' }
   end
   local job, found = load(key, id, 'pause', 'fence', 'mark', 'touched', 'skips', 'f:' .. identity)
@@ -186,7 +186,12 @@ local function step(key, claim)
     touch(job)
   end
   close_over(job, token)
-  local answer = decide(job, claim, found, floor)
+  local answer = decide(job, found, floor, ...)
   save(job)
   return answer
 end
+
+for at = first, #ARGV do
+  answers[at] = step(KEYS[at - 1], unpacked(ARGV[at]))
+end
+return answers

@@ -2,8 +2,7 @@
 
 local LONGEST_WAIT = 600000
 
-local function step(key, finish)
-  local id, slot, token, status, why, last = unpack(finish)
+local function step(key, id, slot, token, status, why, last)
   local job, found = load(key, id)
   if not job then
     return found

@@ -16,8 +16,7 @@ local function job_at(key)
   return known
 end
 
-local function step(key, beat)
-  local id, slot, token, lease = unpack(beat)
+local function step(key, id, slot, token, lease)
   local known = job_at(key)
   if known.refusal then
     return known.refusal

@@ -10,8 +10,7 @@ local function tell(into, id, kept, status)
   end
 end
 
-local function step(key, request)
-  local limit = request[1]
+local function step(key, limit)
   local job, newer = load(key, false)
   if not job then
     return newer

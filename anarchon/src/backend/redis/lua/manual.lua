@@ -1,7 +1,6 @@
 -- Starts manual runs, in a key space of their own: they touch no slot.
 
-local function step(key, claim)
-  local token, instance, exclusive, lease, valid_until = unpack(claim)
+local function step(key, token, instance, exclusive, lease, valid_until)
   if now > valid_until then
     return { 'late' }
   end

@@ -1,7 +1,6 @@
 -- Pauses and resumes jobs. A paused one does not expire.
 
-local function step(key, pause)
-  local by, note = unpack(pause)
+local function step(key, by, note)
   local job, found = load(key, false, 'ttl')
   if not job then
     return found

@@ -3,9 +3,8 @@
 local AT_ONCE = 100
 local after
 
-local function step(key, registration)
-  local identity, fingerprint, instance = unpack(registration)
-  after = registration[4]
+local function step(key, identity, fingerprint, instance, forget_after)
+  after = forget_after
   local job, found = load(key, false, 'pause', 'f:' .. identity, 'reg')
   if not job then
     return found

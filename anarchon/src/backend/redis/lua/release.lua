@@ -1,7 +1,6 @@
 -- Gives attempts up: the run stays `running`, with its lease ended now.
 
-local function step(key, release)
-  local id, slot, token, returned = unpack(release)
+local function step(key, id, slot, token, returned)
   local job, found = load(key, id)
   if not job then
     return found

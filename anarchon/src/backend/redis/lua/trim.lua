@@ -41,8 +41,7 @@ local function ended_at(kept)
   return ended or kept[R_UNTIL]
 end
 
-local function step(key, trim)
-  local size, ttl, keep = unpack(trim)
+local function step(key, size, ttl, keep)
   local job, found = load(key, false, 'mark')
   if not job then
     return found

@@ -6,8 +6,7 @@ local function won(key, version)
   return { 'won' }
 end
 
-local function step(key, claim)
-  local slot, token, instance, limit, valid_until, window, seconds = unpack(claim)
+local function step(key, slot, token, instance, limit, valid_until, window, seconds)
   if now > valid_until then
     return { 'stale' }
   end

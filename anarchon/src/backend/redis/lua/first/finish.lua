@@ -1,7 +1,6 @@
 -- Notes how attempts ended; the first word stands.
 
-local function step(key, finish)
-  local token, status, why, last = unpack(finish)
+local function step(key, token, status, why, last)
   local refusal, known = newer(key, 'r' .. token)
   if refusal then
     return refusal

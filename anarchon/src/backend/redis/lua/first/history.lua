@@ -1,7 +1,6 @@
 -- The newest attempts, and those that share the last one's slot.
 
-local function step(key, request)
-  local limit = request[1]
+local function step(key, limit)
   local refusal = newer(key, 'v')
   if refusal then
     return refusal

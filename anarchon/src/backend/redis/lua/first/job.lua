@@ -1,5 +1,5 @@
 -- What is kept of a job by the strategies that only say who was first. The text of each script is this file, then how the
--- strategy decides (for claims and trims), its own file, and `each.lua`. KEYS and ARGV are as in `../job.lua`.
+-- strategy decides (for claims and trims), its own file, and `each.lua`. KEYS and ARGV are as in `../start.lua`.
 --
 --   <job>:c   a hash: v, the format; r<token>, one attempt, packed as below; and what the strategy decides by
 --   <job>:ch  a sorted set: the tokens by slot

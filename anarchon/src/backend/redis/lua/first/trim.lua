@@ -2,8 +2,7 @@
 
 local BATCH = 500
 
-local function step(key, trim)
-  local size, ttl, keep, expiry = unpack(trim)
+local function step(key, size, ttl, keep, expiry)
   local refusal, version = newer(key, 'v')
   if refusal then
     return refusal
