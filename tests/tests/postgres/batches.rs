@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anarchon::run::{ClaimOutcome, Lateness, RunClaim};
+use anarchon::run::{ClaimKind, ClaimOutcome, Lateness, Reason, RunClaim};
 use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, PostgresBackend};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, Row as _, Transaction, raw_sql};
 
@@ -197,5 +197,55 @@ async fn a_batch_that_comes_too_late_or_to_newer_tables_leaves_no_trace() {
             answer.expect_err("the tables are newer");
         }
         assert_eq!(number(database.url(), fences).await, before, "{place:?}");
+    }
+}
+
+#[tokio::test]
+async fn each_claim_of_a_batch_is_told_its_own_fence_and_kept_as_it_was_asked() {
+    for place in [V15, V18] {
+        let Some(database) = place.database() else { return };
+        let backend = PostgresBackend::new(database.url());
+        let known = claims("job", 5, 1);
+        outcomes(&backend, &known).await;
+        backend.finish_many(&known.iter().map(done).collect::<Vec<_>>()).await;
+        run(
+            database.url(),
+            "UPDATE anarchon_runs_jobs SET fence = 9000000000000 + 10 * right(job, 1)::bigint WHERE ident = ''",
+        )
+        .await;
+        // In no order of the jobs, no two alike, one of which another has, and one of a job that nobody knows.
+        let mut batch: Vec<RunClaim> = (0..5).map(|n| claim(&format!("job-{n:03}"), 2 + n)).collect();
+        for (n, claim) in (0_u32..).zip(&mut batch) {
+            claim.max_attempts = 3 + n;
+            claim.lease = Duration::from_secs(u64::from(60 + n));
+            claim.kind = if n % 2 == 0 { ClaimKind::Scheduled } else { ClaimKind::CatchUp };
+        }
+        batch.push(claim("new", 1));
+        batch.reverse();
+        batch.swap(1, 4);
+        let taken = rival(batch.iter().find(|claim| claim.job.as_str() == "job-002").expect("a claim"));
+        assert!(won(&backend.claim(&taken).await.expect("an answer").value), "{place:?}");
+
+        for (claim, told) in batch.iter().zip(outcomes(&backend, &batch).await) {
+            let ClaimOutcome::Won { attempt: 1, fence: Some(fence), max_attempts, reason } = told else {
+                assert!(matches!(told, ClaimOutcome::Running { .. }), "{place:?}: {told:?}");
+                assert_eq!(claim.job, taken.job, "{place:?}");
+                continue;
+            };
+            assert_ne!(claim.job, taken.job, "{place:?}");
+            assert_eq!(max_attempts, claim.max_attempts, "{place:?}");
+            let catch_up = claim.kind == ClaimKind::CatchUp;
+            assert_eq!(reason, if catch_up { Reason::CatchUp } else { Reason::Scheduled }, "{place:?}");
+            if let Some(n) = claim.job.as_str().strip_prefix("job-00") {
+                assert_eq!(fence, 9_000_000_000_001 + 10 * n.parse::<u64>().expect("a number"), "{place:?}");
+            }
+        }
+        let kept = "SELECT count(*) FROM anarchon_runs r JOIN anarchon_runs_jobs l ON l.job = r.job AND l.ident = '' \
+                    WHERE r.open_job LIKE 'job-%' AND r.slot = 2 + right(r.job, 1)::bigint \
+                    AND r.max_attempts = 3 + right(r.job, 1)::bigint \
+                    AND r.until_ms - r.claimed_at = 1000 * (60 + right(r.job, 1)::bigint) \
+                    AND r.reason = CASE right(r.job, 1)::bigint % 2 WHEN 0 THEN 'scheduled' ELSE 'catch-up' END \
+                    AND r.fence >= 9000000000001 + 10 * right(r.job, 1)::bigint AND r.fence <= l.fence";
+        assert_eq!(number(database.url(), kept).await, 5, "{place:?}");
     }
 }

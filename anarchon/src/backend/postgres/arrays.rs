@@ -1,6 +1,6 @@
-//! Arrays, as texts of statements.
+//! Arguments, as texts of statements.
 //!
-//! They are most of what the server has to read of a batch, so what many have in common is said once.
+//! Arrays are most of what the server has to read of a batch, so what many have in common is said once.
 
 use std::fmt::Write as _;
 
@@ -13,30 +13,47 @@ pub(super) fn ints(values: impl Iterator<Item = Value>) -> String {
     match same(&values) {
         Some(Value::Int(int)) => filled(&format!("'{int}'::bigint"), values.len()),
         Some(_) => filled("NULL::bigint", values.len()),
-        None => {
-            let array = array(&values, |array, value| match value {
-                Value::Int(int) => drop(write!(array, "{int}")),
-                _ => array.push_str("NULL"),
-            });
-            format!("'{array}'")
-        }
+        None => each_int(&values),
     }
+}
+
+/// An array of integers, or of the one that all are, for a function that takes it as that of all.
+pub(super) fn ints_or_one(values: impl Iterator<Item = Value>) -> String {
+    let values: Vec<Value> = values.collect();
+    each_int(same(&values).map_or(values.as_slice(), std::slice::from_ref))
+}
+
+fn each_int(values: &[Value]) -> String {
+    let array = array(values, |array, value| match value {
+        Value::Int(int) => drop(write!(array, "{int}")),
+        _ => array.push_str("NULL"),
+    });
+    format!("'{array}'")
 }
 
 /// An array of texts. One that could end its literal, or be taken for anything else, is sent as any text is: in
 /// hexadecimal digits.
 pub(super) fn texts<'a>(values: impl Iterator<Item = Option<&'a str>>) -> String {
     let values: Vec<Option<&str>> = values.collect();
-    let plain = values.iter().flatten().all(|text| text.chars().all(is_plain));
-    if let (Some(Some(text)), true) = (same(&values), plain) {
-        return filled(&format!("'{text}'::text"), values.len());
+    match same(&values) {
+        Some(Some(text)) if text.chars().all(is_plain) => filled(&format!("'{text}'::text"), values.len()),
+        _ => each_text(&values),
     }
-    let array = array(&values, |array, value| match value {
-        Some(text) if plain => {
-            array.push('"');
-            array.push_str(text);
-            array.push('"');
-        }
+}
+
+/// An array of texts, or of the one that all are, for a function that takes it as that of all.
+pub(super) fn texts_or_one<'a>(values: impl Iterator<Item = &'a str>) -> String {
+    let values: Vec<Option<&str>> = values.map(Some).collect();
+    each_text(same(&values).map_or(values.as_slice(), std::slice::from_ref))
+}
+
+fn each_text(values: &[Option<&str>]) -> String {
+    // The server splits a text in less time than it reads an array; but one without anything in it has no parts.
+    let plain: Option<Vec<&str>> = values.iter().map(|text| text.filter(|text| text.chars().all(is_plain))).collect();
+    if let Some(joined) = plain.map(|texts| texts.join(",")).filter(|joined| !joined.is_empty()) {
+        return format!("string_to_array('{joined}', ',')");
+    }
+    let array = array(values, |array, value| match value {
         Some(text) => {
             array.push('"');
             for c in text.chars() {
@@ -49,7 +66,15 @@ pub(super) fn texts<'a>(values: impl Iterator<Item = Option<&'a str>>) -> String
         }
         None => array.push_str("NULL"),
     });
-    if plain { format!("'{array}'::text[]") } else { format!("{}::text[]", postgres_literal(&array.into())) }
+    if values.iter().flatten().all(|text| text.chars().all(is_plain)) {
+        return format!("'{array}'::text[]");
+    }
+    format!("{}::text[]", postgres_literal(&array.into()))
+}
+
+/// A text by itself.
+pub(super) fn text(text: &str) -> String {
+    if text.chars().all(is_plain) { format!("'{text}'") } else { postgres_literal(&text.into()) }
 }
 
 /// An array of words of ours: whatever could end one is left out.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::arrays::{ints, texts, words};
+use super::arrays::{ints, ints_or_one, text, texts, texts_or_one, words};
 use super::functions::Functions;
 use crate::backend::sql::clients::postgres_literal;
 use crate::backend::sql::common::{SKIP_ID, claim_numbers, claim_values, id_of, ident, millis};
@@ -92,8 +92,12 @@ impl SqlDialect for PostgresDialect {
         let f = self.functions(tables);
         let text = match verb {
             Verb::Claim([claim]) => {
-                let values: Vec<String> = claim_values(claim).iter().map(postgres_literal).collect();
-                format!("SELECT * FROM {}({})", f.claim, values.join(", "))
+                let values = claim_values(claim);
+                let argument = |value: &Value| match value {
+                    Value::Text(word) => text(word),
+                    other => postgres_literal(other),
+                };
+                call(&f.claim, values.iter().map(argument).collect())
             }
             Verb::Claim(claims) => call(&f.claims, claims_arrays(claims)),
             Verb::ClaimManual(claim) => {
@@ -159,21 +163,21 @@ fn attempts<'a>(attempts: impl Iterator<Item = (&'a RunKey, Token)> + Clone) -> 
     ]
 }
 
-/// In the order of the jobs, in which their rows are locked.
+/// In the order of the jobs, in which their rows are locked. All but the names and the tokens may be one value for all.
 fn claims_arrays(claims: &[RunClaim]) -> Vec<String> {
     let mut claims: Vec<&RunClaim> = claims.iter().collect();
-    claims.sort_unstable_by(|a, b| a.job.as_str().cmp(b.job.as_str()));
+    claims.sort_by_key(|claim| claim.job.as_str());
     let numbers: Vec<[Value; 9]> = claims.iter().map(|claim| claim_numbers(claim)).collect();
     let idents: Vec<String> = claims.iter().map(|c| ident(&c.identity)).collect();
     let mut arrays = vec![
         texts(claims.iter().map(|c| Some(c.job.as_str()))),
-        ints(claims.iter().map(|c| c.slot.ms().into())),
-        words(claims.iter().map(|c| c.kind.as_str().to_owned())),
+        ints_or_one(claims.iter().map(|c| c.slot.ms().into())),
+        texts_or_one(claims.iter().map(|c| c.kind.as_str())),
         words(claims.iter().map(|c| c.token.to_string())),
-        texts(claims.iter().map(|c| Some(c.instance.as_str()))),
-        texts(idents.iter().map(|ident| Some(ident.as_str()))),
+        texts_or_one(claims.iter().map(|c| c.instance.as_str())),
+        texts_or_one(idents.iter().map(String::as_str)),
     ];
-    arrays.extend((0..9).map(|n| ints(numbers.iter().map(|row| row.get(n).cloned().unwrap_or(Value::Null)))));
+    arrays.extend((0..9).map(|n| ints_or_one(numbers.iter().map(|row| row.get(n).cloned().unwrap_or(Value::Null)))));
     arrays
 }
 

@@ -18,14 +18,16 @@ use crate::lease::{MAX_RELEASES, MAX_RETRY_WAIT};
 const MAKING: i64 = 0x616e_6172_6368_6f6e;
 
 /// What each function that is called from outside runs under: each row is looked up by itself, by its key. Whatever goes
-/// through a whole table once, to join it or to keep it, seems cheaper while the table is empty. Where a table is joined,
-/// each column of its key is compared with one of the other side, since a constant for a part of the key would do to go
-/// through all of its index; `OFFSET 0` keeps constants from getting there.
+/// through a whole table seems cheaper while that is empty.
 ///
 /// A row that somebody holds is waited for on the server no longer than this, so that a caller that has gone leaves no
 /// blocked process behind.
-const PLPGSQL: &str = "LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off \
-                       SET enable_material = off SET lock_timeout = '2s'";
+const PLPGSQL: &str = "LANGUAGE plpgsql SET enable_seqscan = off SET lock_timeout = '2s'";
+
+/// What is added for those that join tables, as each setting costs some µs in each call: nothing is gone through once to be
+/// joined or kept. Where a table is joined, each column of its key is compared with one of the other side, since a constant
+/// for a part of the key would do to go through all of its index; `OFFSET 0` keeps constants from getting there.
+const JOINING: &str = "SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off";
 
 /// How those of many claims are found that are lost.
 const LOST: &str = include_str!("functions/lost.sql");
@@ -129,6 +131,10 @@ impl Maker<'_> {
                  OR {r}.failures + CASE WHEN {r}.token IS NULL THEN 0 ELSE 1 END >= {r}.max_attempts))"
             )
         });
+        text = expand(&text, "@of ", |words| {
+            let (name, n) = words.split_once(' ').unwrap_or((words, "1"));
+            format!("p_{name}[least({n}, array_length(p_{name}, 1))]")
+        });
         let open_attempt: Vec<String> = OPEN_ATTEMPT.split(", ").map(|column| format!("r.{column}")).collect();
         let t = self.tables;
         let marks = [
@@ -138,6 +144,7 @@ impl Maker<'_> {
             ("@meta@", t.meta.clone()),
             ("@clock@", self.clock.to_owned()),
             ("@plpgsql@", PLPGSQL.to_owned()),
+            ("@joining@", JOINING.to_owned()),
             ("@open_attempt@", OPEN_ATTEMPT.to_owned()),
             ("@r.open_attempt@", open_attempt.join(", ")),
             ("@newest@", NEWEST.to_string()),

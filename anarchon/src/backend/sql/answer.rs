@@ -4,6 +4,7 @@
 //! | verb | columns |
 //! |---|---|
 //! | claim, manual claim | job, what was decided, the clock; the run's status, `until_ms`, `max_attempts`, latest attempt, its fence and reason, slot; the status of an ended attempt with the claim's token; slot, id and `until_ms` of a run in the way (one row for each of these, or one row) |
+//! | claims that were started, as the first row of an answer | their fences in the order of the jobs, between commas, with nothing for each of the others; `started`, the clock |
 //! | heartbeat | the number of the request, the clock, 1 if it was renewed, 2 if the row is locked |
 //! | finish, release | the number of the request, the clock, the run's status and `until_ms`, the status of the ended attempt with that token |
 //! | finish within a transaction | the number of the request, the clock, 1 if it was marked, the status of the ended attempt with that token |
@@ -18,9 +19,9 @@ use crate::clock::from_ms;
 use crate::error::BackendErrorKind;
 use crate::lease;
 use crate::run::{
-    ActiveRun, AttemptStatus, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, KnownJob, KnownSchedule, Lateness,
-    ManualOutcome, Pause, Reason, Registered, Registrant, Registration, Release, ReleaseOutcome, RunClaim, RunKey,
-    Status, Timed,
+    ActiveRun, AttemptStatus, BeatOutcome, ClaimKind, ClaimOutcome, Finish, FinishOutcome, KnownJob, KnownSchedule,
+    Lateness, ManualOutcome, Pause, Reason, Registered, Registrant, Registration, Release, ReleaseOutcome, RunClaim,
+    RunKey, Status, Timed,
 };
 use crate::slot::{InstanceId, JobName, Slot, Token};
 
@@ -100,9 +101,48 @@ pub(super) fn by_job(rows: &[Row]) -> Read<HashMap<&str, Vec<&Row>>> {
     Ok(jobs)
 }
 
+/// The answers to claims; see [`claim`] for those that are `None`.
+pub(super) fn claims(rows: &[Row], claims: &[RunClaim], session: bool) -> Read<Vec<Option<Timed<ClaimOutcome>>>> {
+    let (mut answers, rows) = match rows.split_first() {
+        Some((first, rest)) if !session && first.text(1)? == "started" => (started(first, claims)?, rest),
+        _ => (vec![None; claims.len()], rows),
+    };
+    let of_claims = of_claims(rows, claims, session)?;
+    for ((answer, claim), rows) in
+        answers.iter_mut().zip(claims).zip(of_claims).filter(|((answer, _), _)| answer.is_none())
+    {
+        *answer = self::claim(claim, &rows)?;
+    }
+    Ok(answers)
+}
+
+/// The answers to those that were started, which one row has: what else is to be said of them they have said themselves.
+fn started(row: &Row, claims: &[RunClaim]) -> Read<Vec<Option<Timed<ClaimOutcome>>>> {
+    let (fences, now) = (row.text(0)?, row.int(2)?);
+    let mut order: Vec<usize> = (0..claims.len()).collect();
+    order.sort_by_key(|place| claims.get(*place).map(|claim| claim.job.as_str()));
+    let mut answers = vec![None; claims.len()];
+    let mut places = order.into_iter();
+    for fence in fences.split(',') {
+        let place = places.next().ok_or_else(missing)?;
+        let (Some(claim), Some(answer)) = (claims.get(place), answers.get_mut(place)) else { return Err(missing()) };
+        if fence.is_empty() {
+            continue;
+        }
+        let reason = if claim.kind == ClaimKind::CatchUp { Reason::CatchUp } else { Reason::Scheduled };
+        let fence = fence.parse().map_err(|_| misread("fence", fence))?;
+        let outcome = ClaimOutcome::Won { attempt: 1, fence: Some(fence), reason, max_attempts: claim.max_attempts };
+        *answer = Some(Timed::at(outcome, now));
+    }
+    if places.next().is_some() {
+        return Err(missing());
+    }
+    Ok(answers)
+}
+
 /// The rows that answer each claim. Of a session their first column is the number of the claim, as nobody else needs to
 /// be told which is whose.
-pub(super) fn of_claims<'a>(rows: &'a [Row], claims: &[RunClaim], session: bool) -> Read<Vec<Vec<&'a Row>>> {
+fn of_claims<'a>(rows: &'a [Row], claims: &[RunClaim], session: bool) -> Read<Vec<Vec<&'a Row>>> {
     if !session {
         let mut jobs = by_job(rows)?;
         return Ok(claims.iter().map(|claim| jobs.remove(claim.job.as_str()).unwrap_or_default()).collect());
@@ -117,7 +157,7 @@ pub(super) fn of_claims<'a>(rows: &'a [Row], claims: &[RunClaim], session: bool)
 
 /// The answer to a claim. There is none when a run was in the way and ended before it could be named, which takes a
 /// transaction beside ours: then the claim is made again.
-pub(super) fn claim(claim: &RunClaim, rows: &[&Row]) -> Read<Option<Timed<ClaimOutcome>>> {
+fn claim(claim: &RunClaim, rows: &[&Row]) -> Read<Option<Timed<ClaimOutcome>>> {
     let row = *rows.first().ok_or_else(missing)?;
     let now = row.int(2)?;
     let job = &claim.job;

@@ -47,12 +47,7 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
         let sql = self.ready().await?;
         let values = || claims.iter().map(claim_values).collect();
         let rows = self.call_claim(&sql, Verb::Claim(claims), values).await?;
-        let read = || {
-            let answers = answer::of_claims(&rows, claims, sql.apart)?;
-            let answer = |(claim, rows): (&RunClaim, Vec<&Row>)| answer::claim(claim, &rows);
-            claims.iter().zip(answers).map(answer).collect::<Result<Vec<_>, SqlError>>()
-        };
-        read().map_err(|e| self.failed(e))
+        answer::claims(&rows, claims, sql.apart).map_err(|e| self.failed(e))
     }
 
     async fn register_round(

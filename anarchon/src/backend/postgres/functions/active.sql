@@ -3,7 +3,7 @@
 CREATE FUNCTION @name@(p_jobs text[])
 RETURNS TABLE (
   o_now bigint, o_job text, o_slot bigint, o_id text, o_status text, o_attempt bigint, o_until bigint, o_instance text
-) @plpgsql@ AS $body$
+) @plpgsql@ @joining@ AS $body$
 DECLARE
   x record;
 BEGIN

@@ -2,7 +2,7 @@
 -- the two another could have been told that the lease is over. A row that somebody else has locked is left alone, and that
 -- is said: one slow transaction must not cost the other leases of the instance.
 CREATE FUNCTION @name@(p_jobs text[], p_ids text[], p_slots bigint[], p_tokens text[], p_leases bigint[])
-RETURNS TABLE (o_n bigint, o_now bigint, o_renewed bigint) @plpgsql@ AS $body$
+RETURNS TABLE (o_n bigint, o_now bigint, o_renewed bigint) @plpgsql@ @joining@ AS $body$
 BEGIN
   RETURN QUERY
     WITH k AS (

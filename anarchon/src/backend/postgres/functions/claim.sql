@@ -41,6 +41,38 @@ BEGIN
       o_until := own.until_ms;
       RETURN;
     END IF;
+  ELSIF p_kind <> 'takeover' THEN
+    -- What is commonest: a slot that is free, of a job that does nothing else. The write is the lock.
+    o_now := @clock@;
+    IF o_now <= p_valid AND p_slot BETWEEN o_now - p_limit AND o_now THEN
+      UPDATE @jobs@ l SET fence = greatest(l.fence + 1, o_now), touched = greatest(l.touched, o_now)
+      WHERE l.job = p_job AND l.ident = '' AND l.paused_at IS NULL AND (p_slot > l.trim_mark) IS NOT FALSE
+        AND p_slot > (SELECT f.floor FROM @jobs@ f WHERE f.job = p_job AND f.ident = p_ident)
+        AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
+        AND NOT EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = p_job)
+      RETURNING l.fence INTO o_fence;
+      IF FOUND THEN
+        o_now := @clock@;
+        o_reason := CASE p_kind WHEN 'catch-up' THEN 'catch-up' ELSE 'scheduled' END;
+        INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, last_token, fence, reason, instance_id,
+          claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts)
+        SELECT p_slot, p_job, '', 'running', p_job, 1, p_token, p_token, o_fence, o_reason, p_instance,
+          o_now, o_now + p_lease, p_max, p_retry, p_within, 1
+        WHERE o_now <= p_valid AND p_slot BETWEEN o_now - p_limit AND o_now
+          AND NOT EXISTS (SELECT 1 FROM @runs@ q WHERE q.slot = p_slot AND q.job = p_job AND q.id = '')
+          AND NOT EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = p_job)
+          AND coalesce((SELECT s.last_slot FROM @attempts@ s WHERE s.job = p_job AND s.id = '@skip@'
+            AND s.slot <= p_slot ORDER BY s.slot DESC LIMIT 1) < p_slot, true);
+        IF FOUND THEN
+          o_did := 'start';
+          o_attempt := 1;
+          o_max := p_max;
+          RETURN;
+        END IF;
+        o_fence := NULL;
+        o_reason := NULL;
+      END IF;
+    END IF;
   END IF;
 
   LOOP
@@ -175,11 +207,14 @@ BEGIN
     VALUES (p_slot, p_job, '', 'running', p_job, 1, p_token, p_token, o_fence, o_reason, p_instance,
       o_now, o_until, p_max, p_retry, p_within, 1);
     IF waits AND p_skip = 1 THEN
-      UPDATE @runs@ q SET note = 'superseded', token = NULL, open_job = NULL,
-        status = CASE WHEN q.last_ended = 'timed_out' THEN 'timed_out' ELSE 'failed' END
-      FROM (SELECT w.slot, w.job, w.id FROM @runs@ w
-        WHERE w.open_job = p_job AND w.status = 'waiting' AND w.slot < p_slot FOR UPDATE SKIP LOCKED) w
-      WHERE q.slot = w.slot AND q.job = w.job AND q.id = w.id;
+      FOR x IN
+        SELECT w.slot, w.id FROM @runs@ w
+        WHERE w.open_job = p_job AND w.status = 'waiting' AND w.slot < p_slot FOR UPDATE SKIP LOCKED
+      LOOP
+        UPDATE @runs@ q SET note = 'superseded', token = NULL, open_job = NULL,
+          status = CASE WHEN q.last_ended = 'timed_out' THEN 'timed_out' ELSE 'failed' END
+        WHERE q.slot = x.slot AND q.job = p_job AND q.id = x.id;
+      END LOOP;
     END IF;
   ELSIF o_did = 'take' THEN
     IF own.token IS NOT NULL THEN

@@ -1,6 +1,7 @@
--- Many claims, each of another job, in the order of the jobs. What is commonest is carried out, or answered, for all of
--- them by one statement: a slot that is free, of a job that does nothing else, and a slot that another has. The rest goes
--- one by one.
+-- Many claims, each of another job, in the order of the jobs. An array of one value says it of all of them. What is
+-- commonest is carried out, or answered, for all of them by one statement: a slot that is free, of a job that does nothing
+-- else, and a slot that another has. The rest goes one by one.
+-- Those that were started are one row, the first: their fences, with nothing between commas for each of the others.
 CREATE FUNCTION @name@(
   p_jobs text[], p_slots bigint[], p_kinds text[], p_tokens text[], p_instances text[], p_idents text[],
   p_floors bigint[], p_previous bigint[], p_limits bigint[], p_leases bigint[], p_skips bigint[], p_max bigint[],
@@ -9,7 +10,7 @@ CREATE FUNCTION @name@(
   o_job text, o_did text, o_now bigint, o_status text, o_until bigint, o_max bigint,
   o_attempt bigint, o_fence bigint, o_reason text, o_slot bigint, o_ended text,
   o_other_slot bigint, o_other_id text, o_other_until bigint
-) @plpgsql@ AS $body$
+) @plpgsql@ @joining@ AS $body$
 DECLARE
   now_ms bigint;
   until bigint;
@@ -51,30 +52,36 @@ BEGIN
       RETURNING l.fence, CASE WHEN l.paused_at IS NULL THEN l.trim_mark ELSE @max@ END AS bar
     ) SELECT array_agg(l.fence), array_agg(l.bar) INTO v_fences, v_bars FROM l;
     now_ms := @clock@;
-    RETURN QUERY
-      INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, last_token, fence, reason, instance_id,
-        claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts)
-      SELECT c.slot, c.job, '', 'running', c.job, 1, p_tokens[c.n], p_tokens[c.n], v_fences[c.n],
-        CASE p_kinds[c.n] WHEN 'catch-up' THEN 'catch-up' ELSE 'scheduled' END, p_instances[c.n],
-        now_ms, now_ms + p_leases[c.n], p_max[c.n], p_retries[c.n], p_within[c.n], 1
-      FROM unnest(p_jobs, p_slots) WITH ORDINALITY c (job, slot, n)
-      WHERE p_kinds[c.n] <> 'takeover' AND p_valid[c.n] >= now_ms
-        AND c.slot BETWEEN now_ms - p_limits[c.n] AND now_ms AND c.slot > coalesce(v_bars[c.n], c.slot - 1)
-        AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
-        AND c.slot > (SELECT f.floor FROM @jobs@ f WHERE f.job = c.job AND f.ident = p_idents[c.n])
-        AND NOT EXISTS (SELECT 1 FROM @runs@ r WHERE r.slot = c.slot AND r.job = c.job AND r.id = '' OFFSET 0)
-        AND NOT EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = c.job OFFSET 0)
-        AND coalesce((SELECT s.last_slot FROM @attempts@ s WHERE s.job = c.job AND s.id = '@skip@'
-          AND s.slot <= c.slot ORDER BY s.slot DESC LIMIT 1) < c.slot, true)
-      RETURNING job, 'start'::text, now_ms, NULL::text, NULL::bigint, max_attempts, attempt, fence, reason,
-        NULL::bigint, NULL::text, NULL::bigint, NULL::text, NULL::bigint;
+    INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, last_token, fence, reason, instance_id,
+      claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts)
+    SELECT c.slot, c.job, '', 'running', c.job, 1, c.token, c.token, c.fence,
+      CASE c.kind WHEN 'catch-up' THEN 'catch-up' ELSE 'scheduled' END, @of instances c.n@,
+      now_ms, now_ms + @of leases c.n@, @of max c.n@, @of retries c.n@, @of within c.n@, 1
+    FROM (SELECT c.*, @of slots c.n@ AS slot, @of kinds c.n@ AS kind, @of idents c.n@ AS ident
+      FROM unnest(p_jobs, p_tokens, v_fences, v_bars) WITH ORDINALITY c (job, token, fence, bar, n) OFFSET 0) c
+    WHERE c.kind <> 'takeover' AND @of valid c.n@ >= now_ms AND c.slot BETWEEN now_ms - @of limits c.n@ AND now_ms
+      AND c.slot > coalesce(c.bar, c.slot - 1) AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
+      AND c.slot > (SELECT f.floor FROM @jobs@ f WHERE f.job = c.job AND f.ident = c.ident)
+      AND NOT EXISTS (SELECT 1 FROM @runs@ r WHERE r.slot = c.slot AND r.job = c.job AND r.id = '' OFFSET 0)
+      AND NOT EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = c.job OFFSET 0)
+      AND coalesce((SELECT s.last_slot FROM @attempts@ s WHERE s.job = c.job AND s.id = '@skip@'
+        AND s.slot <= c.slot ORDER BY s.slot DESC LIMIT 1) < c.slot, true);
     GET DIAGNOSTICS won = ROW_COUNT;
   END IF;
+  o_did := 'started';
+  o_now := now_ms;
   IF won = array_length(p_jobs, 1) THEN
+    o_job := array_to_string(v_fences, ',');
+    RETURN NEXT;
     RETURN;
   END IF;
 
   @lost@;
+  IF won > 0 THEN
+    SELECT string_agg(CASE u.did WHEN 'won' THEN u.fence::text ELSE '' END, ',' ORDER BY u.n) INTO o_job
+    FROM unnest(v_did, v_fences) WITH ORDINALITY u (did, fence, n);
+    RETURN NEXT;
+  END IF;
   RETURN QUERY
     SELECT u.job, u.did, now_ms, u.status, u.until_ms, NULL::bigint, NULL::bigint, NULL::bigint, NULL::text,
       NULL::bigint, u.ended, NULL::bigint, NULL::text, NULL::bigint
@@ -82,9 +89,9 @@ BEGIN
     WHERE u.did NOT IN ('won', 'apart');
   FOR n IN 1 .. array_length(p_jobs, 1) LOOP
     IF v_did[n] = 'apart' THEN
-      RETURN QUERY SELECT * FROM @claim@(p_jobs[n], p_slots[n], p_kinds[n], p_tokens[n], p_instances[n], p_idents[n],
-        p_floors[n], p_previous[n], p_limits[n], p_leases[n], p_skips[n], p_max[n], p_retries[n], p_within[n],
-        p_valid[n]);
+      RETURN QUERY SELECT * FROM @claim@(p_jobs[n], @of slots n@, @of kinds n@, p_tokens[n], @of instances n@,
+        @of idents n@, @of floors n@, @of previous n@, @of limits n@, @of leases n@, @of skips n@, @of max n@,
+        @of retries n@, @of within n@, @of valid n@);
     END IF;
   END LOOP;
 END $body$

@@ -4,7 +4,7 @@ CREATE FUNCTION @name@(p_jobs text[], p_idents text[], p_fingerprints text[], p_
 RETURNS TABLE (
   o_job text, o_ident text, o_touched bigint, o_floor bigint, o_fingerprint text, o_instance text,
   o_was_fingerprint text, o_was_instance text, o_was_touched bigint
-) @plpgsql@ AS $body$
+) @plpgsql@ @joining@ AS $body$
 DECLARE
   x record;
   now_ms bigint;

@@ -2,7 +2,7 @@
 -- other in a circle, and the clock is read once a row is locked.
 CREATE FUNCTION @name@(
   p_jobs text[], p_ids text[], p_slots bigint[], p_tokens text[], p_statuses text[], p_errors text[], p_last bigint[]
-) RETURNS TABLE (o_n bigint, o_now bigint, o_status text, o_until bigint, o_ended text) @plpgsql@ AS $body$
+) RETURNS TABLE (o_n bigint, o_now bigint, o_status text, o_until bigint, o_ended text) @plpgsql@ @joining@ AS $body$
 DECLARE
   ended bigint;  -- how many were still open
 BEGIN

@@ -16,8 +16,8 @@ SELECT array_agg(o.did), array_agg(o.status), array_agg(o.until_ms), array_agg(o
           -- An attempt that has ended, of a run that was begun again or is over.
           CASE WHEN r.open_job IS NULL OR r.failures + r.releases > 0 THEN (SELECT a.status FROM @attempts@ a
             WHERE a.job = c.job AND a.id = '' AND a.slot = c.slot AND a.token = c.token) END AS ended
-        FROM unnest(p_jobs, p_slots, p_tokens, p_idents, p_valid) WITH ORDINALITY
-          c (job, slot, token, ident, valid, n)
+        FROM (SELECT c.*, @of slots c.n@ AS slot, @of idents c.n@ AS ident, @of valid c.n@ AS valid
+          FROM unnest(p_jobs, p_tokens) WITH ORDINALITY c (job, token, n) OFFSET 0) c
         LEFT JOIN @runs@ r ON r.slot = c.slot AND r.job = c.job AND r.id = ''
         LEFT JOIN @jobs@ l ON l.job = c.job AND l.ident = ''
         LEFT JOIN @jobs@ f ON f.job = c.job AND f.ident = c.ident

@@ -4,7 +4,7 @@ CREATE FUNCTION @name@(
   OUT o_job text, OUT o_did text, OUT o_now bigint, OUT o_status text, OUT o_until bigint, OUT o_max bigint,
   OUT o_attempt bigint, OUT o_fence bigint, OUT o_reason text, OUT o_slot bigint, OUT o_ended text,
   OUT o_other_slot bigint, OUT o_other_id text, OUT o_other_until bigint
-) @plpgsql@ AS $body$
+) @plpgsql@ @joining@ AS $body$
 DECLARE
   j record;
   own record;     -- the run that a copy of this claim has made

@@ -1,6 +1,6 @@
 -- Hand-overs and returns, each of another run: the run stays `running`, with its lease ended now.
 CREATE FUNCTION @name@(p_jobs text[], p_ids text[], p_slots bigint[], p_tokens text[], p_returned bigint[])
-RETURNS TABLE (o_n bigint, o_now bigint, o_status text, o_until bigint, o_ended text) @plpgsql@ AS $body$
+RETURNS TABLE (o_n bigint, o_now bigint, o_status text, o_until bigint, o_ended text) @plpgsql@ @joining@ AS $body$
 BEGIN
   PERFORM 1 FROM unnest(p_jobs, p_ids, p_slots, p_tokens) c (job, id, slot, token)
   JOIN @runs@ r ON r.slot = c.slot AND r.job = c.job AND r.id = c.id

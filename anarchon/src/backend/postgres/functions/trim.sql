@@ -1,7 +1,7 @@
 -- Drops what is beyond the retention that these jobs share, a part of it at a time, and remembers the newest slot that
 -- went. What somebody has locked stays.
 CREATE FUNCTION @name@(p_jobs text[], p_size bigint, p_ttl bigint, p_keep bigint)
-RETURNS void @plpgsql@ AS $body$
+RETURNS void @plpgsql@ @joining@ AS $body$
 DECLARE
   x record;
   now_ms bigint;
