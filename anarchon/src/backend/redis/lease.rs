@@ -167,9 +167,9 @@ impl LeaseStore {
         }
         let mut known = Vec::new();
         // Of no jobs at all is of all.
-        let chunks = if jobs.is_empty() { vec![jobs] } else { jobs.chunks(ACTIVE_AT_ONCE).collect() };
+        let chunks = if jobs.is_empty() { vec![jobs] } else { jobs.chunks(AT_ONCE).collect() };
         for some in chunks {
-            let nothing = some.iter().map(|_| Pack::array(0));
+            let nothing = some.iter().map(|_| Pack::new());
             let (_, answers) = self.calls.run(&script::KNOWN, some.iter(), nothing).await?;
             for answer in answers {
                 let job = self.named(&answer).map_err(|unread| self.calls.unread(unread))?;
