@@ -168,7 +168,7 @@ impl JobRefusal {
 ///   with the same token changes nothing more and answers the same.
 /// - **Cancel-safe.** A call's future may be dropped at any await. What it began is then either done or undone by the
 ///   store, and the connection it used is fit for the next call, or discarded.
-/// - **Errors say what is known**: [`BackendErrorKind`](crate::BackendErrorKind). Losing is a value, not an error.
+/// - **Errors say what is known**: [`BackendErrorKind`]. Losing is a value, not an error.
 /// - **One clock.** Where the store has a clock, every time in the contract is that clock's, read inside the atomic step.
 /// - Calls are made on the scheduler's own thread: what is opened in [`connect`](Self::connect) has its I/O there.
 pub trait Backend: Send + Sync + 'static {

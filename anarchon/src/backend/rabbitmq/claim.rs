@@ -9,10 +9,10 @@ use std::time::Duration;
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable, LongString};
 
-use super::error::{Failure, short};
+use super::error::{Failure, error, short};
 use super::link::Link;
 use crate::clock::to_ms;
-use crate::error::BackendError;
+use crate::error::{BackendError, BackendErrorKind};
 use crate::slot::Token;
 
 /// What a queue that somebody else declared differs in, if all is well.
@@ -46,7 +46,8 @@ pub(super) async fn declare(link: &Link, queue: &str, token: Token, ttl: Duratio
     match answer.await {
         Ok(_) => Ok(Declared::Ours),
         Err(Failure::Refused(said)) => {
-            refused(queue, said.get_message().as_str()).ok_or_else(|| Failure::Refused(said).sort())
+            let text = said.get_message().as_str();
+            refused(queue, text).ok_or_else(|| anothers(text).unwrap_or_else(|| Failure::Refused(said.clone()).sort()))
         }
         Err(failure) => Err(failure.sort()),
     }
@@ -63,6 +64,13 @@ fn refused(queue: &str, said: &str) -> Option<Declared> {
         return None;
     }
     Some(if argument == TOKEN { Declared::Taken } else { Declared::Otherwise(short(said)) })
+}
+
+/// A refusal that is about the queue of another slot: a client whose connection breaks tells all who wait on it what one
+/// of them was told.
+fn anothers(said: &str) -> Option<BackendError> {
+    let message = || format!("the connection failed with the answer to another call: {}", short(said));
+    said.contains("inequivalent arg '").then(|| error(BackendErrorKind::Unknown, message()))
 }
 
 #[cfg(test)]
@@ -91,13 +99,13 @@ mod tests {
         );
         assert!(matches!(refused("q", &whole("durable", "q")), Some(Declared::Otherwise(_))));
         assert_eq!(refused("q", &whole(TOKEN, "other")), None, "another queue's answer is none");
+        let unknown = anothers(&whole(TOKEN, "other")).map(|error| error.kind());
+        assert_eq!(unknown, Some(BackendErrorKind::Unknown), "and says nothing of this one");
         assert_eq!(
             refused("q", "NOT_FOUND - home node 'a@b' of durable queue 'q' in vhost '/' is down or inaccessible"),
             None
         );
-        assert_eq!(
-            refused("q", "PRECONDITION_FAILED - cannot declare queue 'q': queue limit in vhost '/' (3) is reached"),
-            None
-        );
+        let limit = "PRECONDITION_FAILED - cannot declare queue 'q': queue limit in vhost '/' (3) is reached";
+        assert_eq!((refused("q", limit), anothers(limit).is_none()), (None, true));
     }
 }
