@@ -13,7 +13,7 @@ use crate::{BOTH, again, block_on, claim, fence, outcome};
 
 fn client(sentinel: &RedisSentinel, name: &str) -> SentinelClient {
     let sentinels = vec![format!("redis://{}", sentinel.address())];
-    SentinelClient::build(sentinels, name, None, SentinelServerType::Master).expect("a client")
+    SentinelClient::build(sentinels, String::from(name), None, SentinelServerType::Master).expect("a client")
 }
 
 #[test]
