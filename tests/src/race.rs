@@ -32,7 +32,7 @@ fn starts(lines: &[Line]) -> HashMap<(String, i64), u32> {
 /// `more` are options of each job.
 ///
 /// # Panics
-/// When a slot is started twice or never, or one of the processes hardly runs any.
+/// When a slot is started twice or never, or one of the processes runs none.
 pub fn three_processes_run_each_slot_once(store: Store, jobs: usize, more: &str, options: &NodeOptions) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let lab = Lab::on(store, tempfile::tempdir().expect("a directory"));
@@ -67,6 +67,6 @@ pub fn three_processes_run_each_slot_once(store: Store, jobs: usize, more: &str,
     assert!(twice.is_empty(), "started twice: {twice:?}");
     for name in ["a", "b", "c"] {
         let share = lines.iter().filter(|line| line.event == "start" && line.instance == name).count();
-        assert!(share > jobs, "`{name}` ran only {share}");
+        assert!(share > 0, "`{name}` ran none");
     }
 }

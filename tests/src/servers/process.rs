@@ -101,10 +101,21 @@ where
     I: IntoIterator<Item = S>,
     S: AsRef<std::ffi::OsStr>,
 {
+    if let Err(said) = run(folder, program, args) {
+        panic!("{} failed: {said}", program.display());
+    }
+}
+
+/// Runs a program in a server's folder; or what it says when it fails.
+pub(super) fn run<I, S>(folder: &TempDir, program: &Path, args: I) -> Result<(), String>
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<std::ffi::OsStr>,
+{
     let output = command(program, folder.path()).args(args).stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|e| panic!("{} cannot be run: {e}", program.display()));
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{} failed: {out}{err}", program.display());
+    let said = || format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.success() { Ok(()) } else { Err(said()) }
 }
 
 /// Runs as the user of servers, with an environment that is the same everywhere.

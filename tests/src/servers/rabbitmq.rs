@@ -7,12 +7,13 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::process::{Process, folder, prepare};
+use super::process::{Process, folder, run};
 use super::{Port, component};
+use crate::lab::LONG;
 use crate::store::Server;
 
 /// A version of RabbitMQ.
@@ -207,9 +208,15 @@ impl RabbitMq {
     /// # Panics
     /// When that fails.
     pub fn ctl(&self, args: &[&str]) {
-        let args = args.iter().map(|arg| OsString::from(*arg));
-        let line = self.environment.iter().cloned().chain([self.programs.join("rabbitmqctl").into()]).chain(args);
-        prepare(&self._home, "/usr/bin/env".as_ref(), line);
+        let program = self.programs.join("rabbitmqctl");
+        let args = [OsString::from(program)].into_iter().chain(args.iter().map(|arg| OsString::from(*arg)));
+        let line: Vec<_> = self.environment.iter().cloned().chain(args).collect();
+        let since = Instant::now();
+        while let Err(said) = run(&self._home, "/usr/bin/env".as_ref(), &line) {
+            // It takes connections a moment before it says that it has started.
+            let starting = said.contains("requires the 'rabbit' app to be running");
+            assert!(starting && since.elapsed() < LONG, "rabbitmqctl failed: {said}");
+        }
     }
 }
 

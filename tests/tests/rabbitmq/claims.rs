@@ -8,10 +8,10 @@ use anarchon::run::SlotOutcome;
 use anarchon::{Backend as _, BackendErrorKind, ClaimBackend as _, RabbitMqBackend, Slot};
 use lapin::options::{BasicConsumeOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable, LongString};
-use tests::backends::job;
+use tests::backends::{answer, job};
 use tests::servers::{RabbitMq, RabbitMqVersion};
 
-use crate::{again, at, block_on, claim, connected, log, outcome};
+use crate::{again, at, block_on, claim, connected, log, outcome, persistently, settled};
 
 /// Short enough to be waited for.
 const TTL: Duration = Duration::from_secs(2);
@@ -41,7 +41,7 @@ fn of_eight_that_race_for_a_slot_one_wins() {
                 let one = claim("race", 100 + round);
                 let racers = stores.iter().map(|store| {
                     let (store, claim) = (Arc::clone(store), again(&one));
-                    tokio::spawn(async move { outcome(&store, &claim).await.expect("an answer") })
+                    tokio::spawn(async move { persistently(&store, &claim).await })
                 });
                 let racers: Vec<_> = racers.collect();
                 let mut won = 0;
@@ -65,15 +65,15 @@ fn a_loser_that_asks_again_and_again_does_not_keep_the_slot_and_its_winner_does(
             let store = connected(at(server).slot_ttl(TTL)).await;
             let won = claim("kept", LATER);
             let since = Instant::now();
-            assert_eq!(outcome(&store, &won).await.expect("an answer"), SlotOutcome::Won);
+            assert_eq!(persistently(&store, &won).await, SlotOutcome::Won);
             // The broker counts from the last declare that it took.
             while since.elapsed() < TTL * 2 {
-                assert_eq!(outcome(&store, &won).await.expect("an answer"), SlotOutcome::Won);
-                assert_eq!(outcome(&store, &again(&won)).await.expect("an answer"), SlotOutcome::Taken);
+                assert_eq!(persistently(&store, &won).await, SlotOutcome::Won);
+                assert_eq!(persistently(&store, &again(&won)).await, SlotOutcome::Taken);
                 tokio::time::sleep(TTL / 10).await;
             }
             let since = Instant::now();
-            while outcome(&store, &again(&won)).await.expect("an answer") == SlotOutcome::Taken {
+            while persistently(&store, &again(&won)).await == SlotOutcome::Taken {
                 assert!(since.elapsed() < TTL * 10, "{version:?}: the loser keeps the slot");
                 tokio::time::sleep(TTL / 10).await;
             }
@@ -97,7 +97,7 @@ fn two_never_win_within_the_memory_however_they_ask_while_it_ends() {
                     let mut wins = Vec::new();
                     while Instant::now() < until {
                         let sent = Instant::now();
-                        if outcome(&store, &again(&one)).await.expect("an answer") == SlotOutcome::Won {
+                        if persistently(&store, &again(&one)).await == SlotOutcome::Won {
                             wins.push((sent, Instant::now()));
                         }
                     }
@@ -126,8 +126,8 @@ fn a_slot_older_than_the_memory_is_late_and_not_declared() {
     block_on(async {
         let store = connected(at(server).slot_ttl(TTL)).await;
         assert_eq!(store.memory(), Some(TTL));
-        assert_eq!(outcome(&store, &claim("old", 2000)).await.expect("an answer"), SlotOutcome::Late);
-        assert_eq!(outcome(&store, &claim("old", 1000)).await.expect("an answer"), SlotOutcome::Won);
+        assert_eq!(persistently(&store, &claim("old", 2000)).await, SlotOutcome::Late);
+        assert_eq!(persistently(&store, &claim("old", 1000)).await, SlotOutcome::Won);
     });
 }
 
@@ -140,9 +140,9 @@ fn a_queues_name_too_long_for_the_brokers_texts_is_decided_like_any_other() {
             let store = connected(RabbitMqBackend::new(server.url()).prefix(prefix)).await;
             for length in [1, 60, 90, 128] {
                 let won = claim(&"n".repeat(length), 100);
-                assert_eq!(outcome(&store, &won).await.expect("an answer"), SlotOutcome::Won);
-                assert_eq!(outcome(&store, &again(&won)).await.expect("an answer"), SlotOutcome::Taken, "{length}");
-                assert_eq!(outcome(&store, &won).await.expect("an answer"), SlotOutcome::Won);
+                assert_eq!(persistently(&store, &won).await, SlotOutcome::Won);
+                assert_eq!(persistently(&store, &again(&won)).await, SlotOutcome::Taken, "{length}");
+                assert_eq!(persistently(&store, &won).await, SlotOutcome::Won);
             }
         });
     }
@@ -159,9 +159,9 @@ fn instances_with_other_slot_ttls_let_one_win_and_are_told_both_values() {
             let (one, other) = (connected(of(300)).await, connected(of(600)).await);
             for (ago, first, second) in [(100, &one, &other), (101, &other, &one)] {
                 let won = claim("differ", ago);
-                assert_eq!(outcome(first, &won).await.expect("an answer"), SlotOutcome::Won);
-                assert_eq!(outcome(second, &again(&won)).await.expect("an answer"), SlotOutcome::Taken);
-                assert_eq!(outcome(first, &won).await.expect("an answer"), SlotOutcome::Won);
+                assert_eq!(persistently(first, &won).await, SlotOutcome::Won);
+                assert_eq!(persistently(second, &again(&won)).await, SlotOutcome::Taken);
+                assert_eq!(persistently(first, &won).await, SlotOutcome::Won);
             }
             let told = log::lines(&format!("{prefix}differ."));
             assert_eq!(told.len(), 2, "{told:?}");
@@ -183,8 +183,8 @@ fn a_lost_claim_is_no_line_in_the_log() {
             let store = connected(RabbitMqBackend::new(server.url()).prefix(&prefix)).await;
             for ago in 100..120 {
                 let won = claim("quiet", ago);
-                assert_eq!(outcome(&store, &won).await.expect("an answer"), SlotOutcome::Won);
-                assert_eq!(outcome(&store, &again(&won)).await.expect("an answer"), SlotOutcome::Taken);
+                assert_eq!(persistently(&store, &won).await, SlotOutcome::Won);
+                assert_eq!(persistently(&store, &again(&won)).await, SlotOutcome::Taken);
             }
             assert_eq!(log::lines(&prefix), [""; 0]);
         });
@@ -211,7 +211,7 @@ fn queues_of_others_by_that_name_are_not_ours() {
                 let mine = claim("other", ago);
                 let declared = channel.queue_declare(queue(mine.slot).as_str().into(), durable, of_type(kind)).await;
                 declared.expect("a queue");
-                assert_eq!(outcome(&store, &mine).await.expect("an answer"), SlotOutcome::Taken, "{kind}");
+                assert_eq!(persistently(&store, &mine).await, SlotOutcome::Taken, "{kind}");
             }
             // One that belongs to a connection: it will go by itself, and the slot is taken by nobody.
             let mine = claim("other", 102);
@@ -233,14 +233,14 @@ fn a_consumer_of_a_slots_queue_frees_nothing() {
         let prefix = RabbitMq::prefix();
         let store = connected(RabbitMqBackend::new(server.url()).prefix(&prefix)).await;
         let won = claim("consumed", 100);
-        assert_eq!(outcome(&store, &won).await.expect("an answer"), SlotOutcome::Won);
+        assert_eq!(persistently(&store, &won).await, SlotOutcome::Won);
         let (_connection, channel) = stranger(server).await;
         let queue = format!("{prefix}consumed.{}", won.slot.ms());
         let options = BasicConsumeOptions::default();
         let consumer = channel.basic_consume(queue.as_str().into(), "".into(), options, FieldTable::default()).await;
         consumer.expect("a consumer");
-        assert_eq!(outcome(&store, &again(&won)).await.expect("an answer"), SlotOutcome::Taken);
-        assert_eq!(outcome(&store, &won).await.expect("an answer"), SlotOutcome::Won);
+        assert_eq!(persistently(&store, &again(&won)).await, SlotOutcome::Taken);
+        assert_eq!(persistently(&store, &won).await, SlotOutcome::Won);
     });
 }
 
@@ -255,10 +255,10 @@ fn many_claims_of_one_call_are_decided_each_by_itself() {
             let claims: Vec<_> = (0..100).map(|n| claim(&format!("job-{n}"), 100)).collect();
             let others: Vec<_> = claims.iter().map(again).collect();
             let (mine, theirs) = tokio::join!(one.claim_many(&claims), other.claim_many(&others));
-            for ((mine, theirs), claim) in mine.into_iter().zip(theirs).zip(&claims) {
-                let outcomes = [mine, theirs].map(|answer| answer.expect("an answer").value);
+            for (at, (mine, theirs)) in mine.into_iter().zip(theirs).enumerate() {
+                let outcomes = [settled(&one, &claims[at], mine).await, settled(&other, &others[at], theirs).await];
                 let expected = HashSet::from([SlotOutcome::Won, SlotOutcome::Taken].map(|o| format!("{o:?}")));
-                assert_eq!(HashSet::from(outcomes.map(|o| format!("{o:?}"))), expected, "{}", claim.job);
+                assert_eq!(HashSet::from(outcomes.map(|o| format!("{o:?}"))), expected, "{}", claims[at].job);
             }
         });
     }
@@ -271,8 +271,8 @@ fn services_with_other_prefixes_share_nothing() {
         let (one, other) = (connected(at(server)).await, connected(at(server)).await);
         let won = claim("shared", 100);
         for store in [&one, &other] {
-            assert_eq!(outcome(store, &again(&won)).await.expect("an answer"), SlotOutcome::Won);
-            assert_eq!(store.history(&job("shared"), 10).await.expect("an answer").len(), 1);
+            assert_eq!(persistently(store, &again(&won)).await, SlotOutcome::Won);
+            assert_eq!(answer(async || store.history(&job("shared"), 10).await).await.len(), 1);
         }
     });
 }
@@ -293,15 +293,16 @@ fn a_policy_that_expires_queues_sooner_makes_the_broker_forget_sooner_and_other_
             let (store, forgetful) = (of(&harmless_prefix).await, of(&harmful_prefix).await);
             let won = claim("policy", 100);
             for store in [&store, &forgetful] {
-                assert_eq!(outcome(store, &won).await.expect("an answer"), SlotOutcome::Won);
-                assert_eq!(outcome(store, &again(&won)).await.expect("an answer"), SlotOutcome::Taken);
+                assert_eq!(persistently(store, &won).await, SlotOutcome::Won);
             }
+            assert_eq!(persistently(&store, &again(&won)).await, SlotOutcome::Taken);
+            // Long before the five minutes that the queue was declared with.
             crate::until("the broker has forgotten the slot", async || {
-                outcome(&forgetful, &again(&won)).await.expect("an answer") == SlotOutcome::Won
+                persistently(&forgetful, &again(&won)).await == SlotOutcome::Won
             })
             .await;
-            assert_eq!(outcome(&store, &again(&won)).await.expect("an answer"), SlotOutcome::Taken);
-            assert_eq!(outcome(&store, &won).await.expect("an answer"), SlotOutcome::Won);
+            assert_eq!(persistently(&store, &again(&won)).await, SlotOutcome::Taken);
+            assert_eq!(persistently(&store, &won).await, SlotOutcome::Won);
         });
     }
 }

@@ -15,8 +15,11 @@ mod race;
 
 use std::time::Duration;
 
-use anarchon::run::{SlotClaim, SlotOutcome};
-use anarchon::{Backend as _, BackendError, ClaimBackend as _, Clock as _, RabbitMqBackend, Slot, SystemClock, Token};
+use anarchon::run::{SlotClaim, SlotOutcome, Timed};
+use anarchon::{
+    Backend as _, BackendError, BackendErrorKind, ClaimBackend as _, Clock as _, RabbitMqBackend, Slot, SystemClock,
+    Token,
+};
 use tests::backends::{block_on, instance, job};
 use tests::servers::RabbitMq;
 
@@ -49,9 +52,32 @@ async fn outcome(store: &RabbitMqBackend, claim: &SlotClaim) -> Result<SlotOutco
     store.claim(claim).await.map(|timed| timed.value)
 }
 
-/// The answer to a claim that is sent again, with its token, until there is one.
+/// What became of a claim of many, if need be by sending it again.
+async fn settled(
+    store: &RabbitMqBackend,
+    claim: &SlotClaim,
+    answer: Result<Timed<SlotOutcome>, BackendError>,
+) -> SlotOutcome {
+    match answer {
+        Ok(answer) => answer.value,
+        Err(_) => persistently(store, claim).await,
+    }
+}
+
+/// The answer to a claim that is sent again, with its token, until there is one. Not `answer`, whose future cannot be sent to
+/// another thread.
 async fn persistently(store: &RabbitMqBackend, claim: &SlotClaim) -> SlotOutcome {
-    tests::backends::answer(async || outcome(store, claim).await).await
+    let since = std::time::Instant::now();
+    loop {
+        match outcome(store, claim).await {
+            Ok(outcome) => return outcome,
+            Err(error) => {
+                let again = matches!(error.kind(), BackendErrorKind::Busy | BackendErrorKind::Unknown);
+                assert!(again && since.elapsed() < tests::LONG * 4, "{error}");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
 }
 
 /// Waits for an event that only asking tells of.

@@ -9,7 +9,7 @@ use anarchon::{
 use tests::Proxy;
 use tests::servers::{RabbitMq, RabbitMqVersion};
 
-use crate::{at, block_on, claim, connected, outcome, until};
+use crate::{at, block_on, claim, connected, persistently, until};
 
 async fn nothing() {}
 
@@ -157,7 +157,7 @@ fn an_applications_address_is_used_and_what_was_opened_is_closed() {
         let own = lapin::Connection::connect_uri(uri.clone(), lapin::ConnectionProperties::default()).await;
         let own = own.expect("a connection of the application");
         let store = connected(RabbitMqBackend::from_uri(uri).prefix(RabbitMq::prefix())).await;
-        assert_eq!(outcome(&store, &claim("own", 100)).await.expect("an answer"), SlotOutcome::Won);
+        assert_eq!(persistently(&store, &claim("own", 100)).await, SlotOutcome::Won);
         assert_eq!(proxy.connections(), 3);
         store.close().await;
         until("ours are closed", async || proxy.connections() == 1).await;
