@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{BufRead as _, Read as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -212,6 +212,24 @@ fn who_only_reads_makes_no_store() {
     let why = shop.json(&["why", "orders", "2026-01-01T00:00:00Z"]);
     assert_eq!(why["verdict"], "before_floor");
     assert_eq!(std::fs::read_dir(shop.directory.path()).unwrap().count(), 0, "something was made");
+}
+
+#[test]
+fn where_the_store_is_by_default_is_said_to_who_runs_jobs_and_not_over_every_answer() {
+    let shop = Shop::new();
+    let command = |args: &[&str]| {
+        let mut command = shop.command(args);
+        command.env_remove("ANARCHON_STORE").env_remove("KUBERNETES_SERVICE_HOST").current_dir(shop.directory.path());
+        command
+    };
+    let (code, _, err) = told(command(&["jobs"]).output().unwrap());
+    assert_eq!((code, err.as_str()), (0, ""));
+    let mut running = command(&["run"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    std::io::BufReader::new(running.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert!(said.contains("the store is the file ./anarchon.db"), "{said}");
 }
 
 #[test]

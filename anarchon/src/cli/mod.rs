@@ -101,6 +101,9 @@ where
         Ok(asked) => asked,
         Err(said) => return said.print(),
     };
+    if !matches!(asked.command, Command::Run) {
+        entry::only_asks();
+    }
     entry::on_runtime(async {
         match build.await {
             Ok(builder) => dispatch(builder, asked).await,

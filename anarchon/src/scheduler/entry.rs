@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Scheduler;
 #[cfg(not(feature = "cli"))]
@@ -118,11 +119,23 @@ fn local_default<B>(in_kubernetes: bool, variable: &str, file: Result<B, Error>)
         )));
     }
     let file = file?;
-    notice(&format!(
-        "the store is the file ./anarchon.db, local to this machine; {variable} names another one, which instances on \
-         other machines need"
-    ));
+    if !ONLY_ASKS.load(Ordering::Relaxed) {
+        notice(&format!(
+            "the store is the file ./anarchon.db, local to this machine; {variable} names another one, which instances on \
+             other machines need"
+        ));
+    }
     Ok(file)
+}
+
+/// Whether this program was started for a look at its store and not to run jobs: then the hint would be in the way, over
+/// every answer.
+static ONLY_ASKS: AtomicBool = AtomicBool::new(false);
+
+/// Called before the store is named.
+#[cfg(feature = "cli")]
+pub(crate) fn only_asks() {
+    ONLY_ASKS.store(true, Ordering::Relaxed);
 }
 
 /// A line for whoever started the program: to the log, or to standard error when nobody listens to the log.
