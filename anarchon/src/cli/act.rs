@@ -27,9 +27,7 @@ pub(super) async fn run_now<B: AnyStrength>(builder: SchedulerBuilder<B>, job: &
 }
 
 async fn run_here<B>(scheduler: &Scheduler<B>, job: &str) -> Result<Output, Failure> {
-    let mut signals = Signals::new()
-        .map_err(|source| Error::System { what: "signals cannot be received", source })
-        .map_err(Failure::from)?;
+    let mut signals = Signals::new().map_err(|source| Error::System { what: "signals cannot be received", source })?;
     let run = scheduler.run_now(job).await?;
     let (slot, token) = (run.run().slot, run.run().manual);
     let ended = ended(scheduler, run, &mut signals).await?;
@@ -109,6 +107,5 @@ async fn known<B>(scheduler: &Scheduler<B>, job: &str) -> Result<(), Failure> {
     if !scheduler.history(job, 1).await?.is_empty() {
         return Ok(());
     }
-    let meant = anarchon_schedule::suggest::closest(job, jobs.iter().map(|job| job.name.as_str()));
-    Err(Failure::UnknownJob { job: job.to_owned(), meant: meant.map(str::to_owned) })
+    Err(Failure::unknown_job(job, jobs.iter().map(|job| job.name.as_str())))
 }

@@ -54,6 +54,12 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
+    /// Nobody knows this job; perhaps one of these was meant.
+    pub(super) fn unknown_job<'a>(job: &str, known: impl Iterator<Item = &'a str>) -> Self {
+        let meant = anarchon_schedule::suggest::closest(job, known);
+        Self::UnknownJob { job: job.to_owned(), meant: meant.map(str::to_owned) }
+    }
+
     pub(super) fn print(self, json: bool) -> ExitCode {
         let (code, message) = match self {
             Self::Failed(message) => (1, message),

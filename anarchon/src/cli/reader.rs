@@ -1,7 +1,5 @@
 //! What several commands ask the store.
 
-use anarchon_schedule::suggest;
-
 use super::output::Failure;
 use crate::error::Result;
 use crate::run::{ActiveRun, KnownJob, Record};
@@ -49,7 +47,6 @@ impl Look {
     }
 
     pub(super) fn unknown(&self, job: &str) -> Failure {
-        let meant = suggest::closest(job, self.jobs.iter().map(|job| job.name.as_str()));
-        Failure::UnknownJob { job: job.to_owned(), meant: meant.map(str::to_owned) }
+        Failure::unknown_job(job, self.jobs.iter().map(|job| job.name.as_str()))
     }
 }
