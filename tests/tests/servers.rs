@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+use std::fmt::Display;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -82,15 +83,18 @@ fn keeps_and_freezes(server: &mut dyn Server, address: SocketAddr, ask: &dyn Fn(
     assert_eq!(ask(LONG), Ok(7), "after a kill while it was frozen");
 }
 
-fn within(patience: Duration, asked: impl Future<Output = Result<i32, sqlx::Error>>) -> Result<i32, String> {
+fn within<E: Display>(patience: Duration, asked: impl Future<Output = Result<i32, E>>) -> Result<i32, String> {
     block_on(async { tokio::time::timeout(patience, asked).await })
         .map_err(|_| "silence".to_owned())?
         .map_err(|e| e.to_string())
 }
 
-fn gone(address: SocketAddr, pid: Option<u32>, folder: Option<&Path>) {
+/// Its process and its folder are gone with it.
+fn leaves_nothing<S>(server: S, address: SocketAddr, pid: Option<u32>) {
+    let folder = pid.and_then(folder_of);
+    drop(server);
     assert!(refuses(address), "it is still there");
-    assert!(folder.is_none_or(|folder| !folder.exists()), "its folder is still there: {folder:?}");
+    assert!(folder.as_ref().is_none_or(|folder| !folder.exists()), "its folder is still there: {folder:?}");
     let process = format!("/proc/{}", pid.expect("it was running"));
     assert!(!Path::new(&process).exists(), "{process} is still there");
 }
@@ -108,9 +112,8 @@ fn postgres_lives(version: PostgresVersion, number: i32) {
     });
     let address = server.address();
     keeps_and_freezes(&mut server, address, &|patience| within(patience, ask_postgres(url, "select n from kept")));
-    let (pid, folder) = (server.pid(), server.pid().and_then(folder_of));
-    drop(server);
-    gone(address, pid, folder.as_deref());
+    let pid = server.pid();
+    leaves_nothing(server, address, pid);
 }
 
 #[test]
@@ -137,9 +140,8 @@ fn mariadb_lives_dies_and_lives_again() {
     });
     let address = server.address();
     keeps_and_freezes(&mut server, address, &|patience| within(patience, ask_mariadb(url, "select n from kept")));
-    let (pid, folder) = (server.pid(), server.pid().and_then(folder_of));
-    drop(server);
-    gone(address, pid, folder.as_deref());
+    let pid = server.pid();
+    leaves_nothing(server, address, pid);
 }
 
 #[test]
@@ -158,9 +160,8 @@ fn sqld_lives_dies_and_lives_again() {
     assert!(refuses(address), "it is there after a stop");
     server.start();
     assert_eq!(server.query("select n from kept"), kept, "after a stop");
-    let (pid, folder) = (server.pid(), server.pid().and_then(folder_of));
-    drop(server);
-    gone(address, pid, folder.as_deref());
+    let pid = server.pid();
+    leaves_nothing(server, address, pid);
 }
 
 /// How many messages a queue holds.
@@ -189,13 +190,9 @@ fn rabbitmq_lives(version: RabbitMqVersion) {
         }
     });
     let address = server.address();
-    keeps_and_freezes(&mut server, address, &|patience| {
-        let asked = block_on(async { tokio::time::timeout(patience, ask_rabbitmq(&url)).await });
-        asked.map_err(|_| "silence".to_owned())?.map_err(|e| e.to_string())
-    });
-    let (pid, folder) = (server.pid(), server.pid().and_then(folder_of));
-    drop(server);
-    gone(address, pid, folder.as_deref());
+    keeps_and_freezes(&mut server, address, &|patience| within(patience, ask_rabbitmq(&url)));
+    let pid = server.pid();
+    leaves_nothing(server, address, pid);
 }
 
 #[test]
@@ -228,13 +225,9 @@ fn nats_lives(version: NatsVersion) {
         }
     });
     let address = server.address();
-    keeps_and_freezes(&mut server, address, &|patience| {
-        let asked = block_on(async { tokio::time::timeout(patience, ask_nats(&url)).await });
-        asked.map_err(|_| "silence".to_owned())?
-    });
-    let (pid, folder) = (server.pid(), server.pid().and_then(folder_of));
-    drop(server);
-    gone(address, pid, folder.as_deref());
+    keeps_and_freezes(&mut server, address, &|patience| within(patience, ask_nats(&url)));
+    let pid = server.pid();
+    leaves_nothing(server, address, pid);
 }
 
 #[test]
@@ -257,9 +250,8 @@ fn pgbouncers_pass_queries_and_come_again() {
         assert!(refuses(server.address()), "it is there after a kill");
         server.start();
         assert_eq!(block_on(ask_postgres(database.url(), "select 7")).expect("an answer"), 7, "{version:?}");
-        let (address, pid, folder) = (server.address(), server.pid(), server.pid().and_then(folder_of));
-        drop(server);
-        gone(address, pid, folder.as_deref());
+        let (address, pid) = (server.address(), server.pid());
+        leaves_nothing(server, address, pid);
     }
 }
 
