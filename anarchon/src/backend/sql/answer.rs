@@ -4,7 +4,7 @@
 //! | verb | columns |
 //! |---|---|
 //! | claim, manual claim | job, what was decided, the clock; the run's status, `until_ms`, `max_attempts`, latest attempt, its fence and reason, slot; the status of an ended attempt with the claim's token; slot, id and `until_ms` of a run in the way (one row for each of these, or one row) |
-//! | claims that were started, as the first row of an answer | their fences in the order of the jobs, between commas, with nothing for each of the others; `started`, the clock |
+//! | claims that were started, as the first row of an answer | their fences in the order of the jobs (of a session, of the claims), between commas, with nothing for each of the others; `started`, the clock |
 //! | heartbeat | the number of the request, the clock, 1 if it was renewed, 2 if the row is locked |
 //! | finish, release | the number of the request, the clock, the run's status and `until_ms`, the status of the ended attempt with that token |
 //! | finish within a transaction | the number of the request, the clock, 1 if it was marked, the status of the ended attempt with that token |
@@ -104,7 +104,7 @@ pub(super) fn by_job(rows: &[Row]) -> Read<HashMap<&str, Vec<&Row>>> {
 /// The answers to claims; see [`claim`] for those that are `None`.
 pub(super) fn claims(rows: &[Row], claims: &[RunClaim], session: bool) -> Read<Vec<Option<Timed<ClaimOutcome>>>> {
     let (mut answers, rows) = match rows.split_first() {
-        Some((first, rest)) if !session && first.text(1)? == "started" => (started(first, claims)?, rest),
+        Some((first, rest)) if first.text(1)? == "started" => (started(first, claims, session)?, rest),
         _ => (vec![None; claims.len()], rows),
     };
     let of_claims = of_claims(rows, claims, session)?;
@@ -117,10 +117,12 @@ pub(super) fn claims(rows: &[Row], claims: &[RunClaim], session: bool) -> Read<V
 }
 
 /// The answers to those that were started, which one row has: what else is to be said of them they have said themselves.
-fn started(row: &Row, claims: &[RunClaim]) -> Read<Vec<Option<Timed<ClaimOutcome>>>> {
+fn started(row: &Row, claims: &[RunClaim], session: bool) -> Read<Vec<Option<Timed<ClaimOutcome>>>> {
     let (fences, now) = (row.text(0)?, row.int(2)?);
     let mut order: Vec<usize> = (0..claims.len()).collect();
-    order.sort_by_key(|place| claims.get(*place).map(|claim| claim.job.as_str()));
+    if !session {
+        order.sort_by_key(|place| claims.get(*place).map(|claim| claim.job.as_str()));
+    }
     let mut answers = vec![None; claims.len()];
     let mut places = order.into_iter();
     for fence in fences.split(',') {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::client::{Row, SqlClient, SqlError};
 use super::dialect::{SqlDialect, Verb};
 use super::many::{Answers, rounds};
-use super::stage::{claim_values, manual_values, millis};
+use super::stage::{Asked, millis};
 use super::{Sql, SqlBackend, Statement, answer, history, new_mark};
 use crate::backend::{AT_ONCE, Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
@@ -45,8 +45,7 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
 
     async fn claim_once(&self, claims: &[RunClaim]) -> Result<Vec<Option<Timed<ClaimOutcome>>>, BackendError> {
         let sql = self.ready().await?;
-        let values = || claims.iter().map(claim_values).collect();
-        let rows = self.call_claim(&sql, Verb::Claim(claims), values).await?;
+        let rows = self.call_claim(&sql, Asked::Claims(claims)).await?;
         answer::claims(&rows, claims, sql.apart).map_err(|e| self.failed(e))
     }
 
@@ -159,7 +158,7 @@ impl<C: SqlClient, D: SqlDialect> Backend for SqlBackend<C, D> {
 
     async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {
         let sql = self.ready().await?;
-        let rows = self.call_claim(&sql, Verb::ClaimManual(claim), || vec![manual_values(claim)]).await?;
+        let rows = self.call_claim(&sql, Asked::Manual(claim)).await?;
         answer::manual(&rows).map_err(|e| self.failed(e))
     }
 

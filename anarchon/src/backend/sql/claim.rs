@@ -29,11 +29,6 @@ pub(super) struct ClaimTexts(Vec<(String, Binds)>);
 
 impl ClaimTexts {
     pub(super) fn new<D: SqlDialect>(sql: &Sql<'_, D>, size: usize) -> Self {
-        if sql.apart {
-            // Only the first takes values.
-            let texts = sql.in_session(size).into_iter().map(|text| (text, Binds::Claims));
-            return Self(texts.collect());
-        }
         let (stage, clock, staged) = (sql.stage(), sql.dialect.clock(), sql.staged(size));
         let mut texts = vec![(sql.stage_rows(size), Binds::Claims)];
         if sql.dialect.waits_for_locks() {
@@ -47,8 +42,7 @@ impl ClaimTexts {
 
     /// The statements with the values of these claims, which are at most as many as the size.
     pub(super) fn fill(&self, claims: Vec<Vec<Value>>, size: usize) -> Vec<Statement> {
-        let named = self.0.iter().any(|(_, binds)| *binds == Binds::Names);
-        let names = claims.iter().filter(|_| named).map(|claim| claim.first().cloned().unwrap_or(Value::Null));
+        let names = claims.iter().map(|claim| claim.first().cloned().unwrap_or(Value::Null));
         let mut names: Vec<Value> = names.collect();
         names.resize(size, Value::Null);
         let mut rows = Vec::with_capacity(size * REQUEST.len());

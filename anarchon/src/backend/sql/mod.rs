@@ -54,6 +54,7 @@ pub use self::finish::{Finish, FinishDatabase, FinishError};
 #[cfg(any(feature = "sqlite", feature = "mysql", feature = "libsql"))]
 pub(crate) use self::front::front;
 pub use self::schema::create_tables;
+use self::stage::Asked;
 pub use self::tables::Tables;
 use crate::error::{BackendError, BackendErrorKind};
 
@@ -267,25 +268,18 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
     }
 
     /// One call that claims.
-    async fn call_claim(
-        &self,
-        sql: &Sql<'_, D>,
-        verb: Verb<'_>,
-        values: impl FnOnce() -> Vec<Vec<Value>>,
-    ) -> Result<Vec<Row>, BackendError> {
+    async fn call_claim(&self, sql: &Sql<'_, D>, asked: Asked<'_>) -> Result<Vec<Row>, BackendError> {
         if sql.apart {
-            let claims = values();
-            let count = claims.len();
-            let row = self.client.session(self.claim_statements(sql, claims)).await;
-            return row.and_then(|row| session::unpacked(row.as_ref(), count)).map_err(|error| self.failed(error));
+            let row = self.client.session(vec![sql.in_session(asked)]).await;
+            return row.and_then(|row| session::unpacked(row.as_ref(), asked.len())).map_err(|e| self.failed(e));
         }
-        self.call(sql, verb, || self.claim_statements(sql, values())).await
+        self.call(sql, asked.verb(), || self.claim_statements(sql, asked)).await
     }
 
-    fn claim_statements(&self, sql: &Sql<'_, D>, claims: Vec<Vec<Value>>) -> Vec<Statement> {
-        let size = if sql.apart { padded_closely(claims.len()) } else { padded(claims.len()) };
+    fn claim_statements(&self, sql: &Sql<'_, D>, asked: Asked<'_>) -> Vec<Statement> {
+        let size = padded(asked.len());
         let mut texts = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let texts = Arc::clone(texts.entry(size).or_insert_with(|| Arc::new(ClaimTexts::new(sql, size))));
-        texts.fill(claims, size)
+        texts.fill(asked.values(), size)
     }
 }

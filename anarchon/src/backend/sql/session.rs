@@ -6,16 +6,19 @@
 //! for a trigger or to open a table is not done for each claim. All others are put together on the [stage](super::stage),
 //! where the statements of [`claim`](super::claim) work on them at once. The one expression decides on both ways.
 //!
-//! An answer is one text, and the answers of a call are one row: each value of a row costs its client two allocations.
-//! And a call is one short text of two or three statements: a client that caches statements looks at every byte of their
-//! text in each call, and the end of each wakes the thread that waits, which costs more than most of these statements do.
+//! What the claims of a call have in common goes in once: each value costs its client more than its column costs the
+//! database. An answer is one text, and the answers of a call are one row, for the same reason; of a claim that was won the
+//! quick way there is but the fence. And a call is one short text of a few statements: a client that caches statements looks
+//! at every byte of their text in each call, and the end of each wakes the thread that waits, which costs more than most of
+//! these statements do.
 
-use super::Sql;
 use super::claim::{OF_SLOT, TOUCH_MS, closed_now};
 use super::client::{Row, SqlError, Statement, Value};
 use super::dialect::{Column, SqlDialect};
-use super::stage::{COPIED, FOUND, REQUEST, names};
+use super::stage::{Asked, COPIED, FENCE, FOUND, REQUEST, claim_values, names};
+use super::{Sql, padded, padded_closely};
 use crate::error::BackendErrorKind;
+use crate::run::RunClaim;
 
 /// What lies between the columns of an answer, its rows, and the answers. No name has a control character.
 const COLUMN: char = '\x1f';
@@ -28,13 +31,20 @@ const DECIDED: &[(&str, Column)] = &[
     ("c_now", Column::Int),
     ("status", Column::Key),
     ("until_ms", Column::Int),
-    ("c_max", Column::Int),
     ("fence", Column::Int),
     ("reason", Column::Key),
 ];
 
 /// How many columns an answer has.
 const COLUMNS: usize = 14;
+
+/// What claims rarely have in common: the columns of a request that each has for itself.
+const OWN: [&str; 2] = ["job", "c_token"];
+
+/// The others: the terms on which something is claimed.
+fn terms() -> Vec<(&'static str, Column)> {
+    REQUEST.iter().filter(|(name, _)| !OWN.contains(name)).copied().collect()
+}
 
 /// Decisions after which nothing is written, and whose answer needs no other row than the run's.
 const QUIET: [&str; 11] =
@@ -48,7 +58,7 @@ impl<D: SqlDialect> Sql<'_, D> {
                 columns.iter().map(|(name, kind)| format!("{name} {}", self.dialect.column(*kind))).collect();
             columns.join(", ")
         };
-        let (ask, decided, stage) = (self.ask(), self.decided(), self.stage());
+        let (ask, terms_of, decided, stage) = (self.ask(), self.terms(), self.decided(), self.stage());
         let (one, go, start, any, rest) =
             (self.one(), self.go(), self.own("_start"), self.own("_any"), self.own("_rest"));
         let view = |name: &str, columns: &[&str]| {
@@ -62,7 +72,13 @@ impl<D: SqlDialect> Sql<'_, D> {
         let request: Vec<&str> = REQUEST.iter().map(|(name, _)| *name).collect();
         let answer_columns: Vec<String> = (0..COLUMNS).map(|n| format!("a{n}")).collect();
         [
-            format!("CREATE TEMP TABLE {ask} (n INTEGER PRIMARY KEY, {})", typed(REQUEST)),
+            format!("CREATE TEMP TABLE {ask} (n INTEGER PRIMARY KEY, job TEXT, c_token TEXT, k INTEGER)"),
+            format!("CREATE TEMP TABLE {terms_of} (k INTEGER PRIMARY KEY, {})", typed(&terms())),
+            format!(
+                "CREATE TEMP VIEW {} AS SELECT a.n, a.job, a.c_token, {} FROM {ask} a CROSS JOIN {terms_of} t ON t.k = a.k",
+                self.asked(),
+                names(&terms(), "t.")
+            ),
             format!("CREATE TEMP TABLE {decided} (n INTEGER PRIMARY KEY, {}, a TEXT)", typed(DECIDED)),
             format!(
                 "CREATE TEMP TABLE {stage} ({}, PRIMARY KEY (job)) {}",
@@ -80,7 +96,8 @@ impl<D: SqlDialect> Sql<'_, D> {
                 &one,
                 "1",
                 &[
-                    format!("INSERT INTO {ask} VALUES (0, {})", names(REQUEST, "NEW.")),
+                    format!("INSERT INTO {terms_of} VALUES (0, {})", names(&terms(), "NEW.")),
+                    format!("INSERT INTO {ask} VALUES (0, NEW.job, NEW.c_token, 0)"),
                     format!("INSERT INTO {go} VALUES (1)"),
                 ],
             ),
@@ -95,6 +112,7 @@ impl<D: SqlDialect> Sql<'_, D> {
                     format!("INSERT INTO {start} VALUES (1)"),
                     format!("INSERT INTO {any} VALUES (1)"),
                     format!("DELETE FROM {ask}"),
+                    format!("DELETE FROM {terms_of}"),
                 ],
             ),
             trigger("_quick", &start, "1", &self.quick_start()),
@@ -112,26 +130,26 @@ impl<D: SqlDialect> Sql<'_, D> {
         .collect()
     }
 
-    /// Starts the runs of the claims with which nothing else is to be done.
+    /// Starts the runs of the claims with which nothing else is to be done. All of them get fences that are higher than the
+    /// last of any, and the highest is noted in one row for all jobs.
     fn quick_start(&self) -> [String; 2] {
-        let (t, d) = (self.tables, self.dialect);
-        let starting =
-            format!("FROM {} d CROSS JOIN {} j ON j.n = d.n WHERE d.c_do = 'start'", self.decided(), self.ask());
+        let (t, d, decided) = (self.tables, self.dialect, self.decided());
         [
             format!(
                 "INSERT INTO {} (job, id, slot, status, open_job, attempt, token, last_token, fence, reason, instance_id, \
                  claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts) \
                  SELECT j.job, '', j.c_slot, 'running', j.job, 1, j.c_token, j.c_token, d.fence, d.reason, j.c_instance, \
-                 d.c_now, d.c_now + j.c_lease, j.c_max, j.c_retry, j.c_within, 1 {starting}",
-                t.runs
+                 d.c_now, d.c_now + j.c_lease, j.c_max, j.c_retry, j.c_within, 1 \
+                 FROM {decided} d CROSS JOIN {} j ON j.n = d.n WHERE d.c_do = 'start'",
+                t.runs,
+                self.asked()
             ),
             format!(
-                "INSERT INTO {jobs} (job, ident, touched, fence) SELECT j.job, '', d.c_now, d.fence {starting} \
-                 {conflict} touched = {touched}, fence = {fence}",
-                jobs = t.jobs,
-                conflict = d.on_conflict_update("job, ident"),
-                touched = d.greatest(&d.existing(&t.jobs, "touched"), &d.incoming("touched")),
-                fence = d.incoming("fence"),
+                "INSERT INTO {meta} (k, v) SELECT '{FENCE}', f.highest FROM (SELECT max(d.fence) AS highest FROM {decided} d \
+                 WHERE d.c_do = 'start') f WHERE f.highest IS NOT NULL {conflict} v = {fence}",
+                meta = t.meta,
+                conflict = d.on_conflict_update("k"),
+                fence = d.greatest(&d.existing(&t.meta, "v"), &d.incoming("v")),
             ),
         ]
     }
@@ -140,7 +158,7 @@ impl<D: SqlDialect> Sql<'_, D> {
     /// from the claim alone: runs that are closed, a floor, or a sign of life of the job. `t` has the clock, and `r` is
     /// the run of the claim's slot.
     fn decide(&self) -> String {
-        let t = self.tables;
+        let (t, d) = (self.tables, self.dialect);
         let any_open = format!("EXISTS (SELECT 1 FROM {} o WHERE o.open_job = j.job)", t.runs);
         let closes = format!(
             "EXISTS (SELECT 1 FROM {} r WHERE r.open_job = j.job AND (r.status = 'waiting' OR {}))",
@@ -159,17 +177,18 @@ impl<D: SqlDialect> Sql<'_, D> {
             .replace("j.trim_mark", "l.trim_mark")
             .replace("j.paused_at", "l.paused_at");
         format!(
-            "INSERT INTO {decided} ({columns}) SELECT j.n, {decision}, t.now_ms, r.status, r.until_ms, j.c_max, {fence}, \
+            "INSERT INTO {decided} ({columns}) SELECT j.n, {decision}, t.now_ms, r.status, r.until_ms, {fence}, \
              CASE j.c_kind WHEN 'catch-up' THEN 'catch-up' ELSE 'scheduled' END \
-             FROM (SELECT {clock} AS now_ms) t CROSS JOIN {ask} j \
+             FROM (SELECT {clock} AS now_ms, {common} AS fence) t CROSS JOIN {asked} j \
              LEFT JOIN {jobs} l ON l.job = j.job AND l.ident = '' \
              LEFT JOIN {jobs} f ON f.job = j.job AND f.ident = j.c_ident \
              LEFT JOIN {runs} r ON {of_slot} WHERE j.job IS NOT NULL",
             decided = self.decided(),
             columns = names(&[&[("n", Column::Int)], DECIDED].concat(), ""),
-            fence = self.dialect.greatest("l.fence + 1", "t.now_ms"),
-            clock = self.dialect.clock(),
-            ask = self.ask(),
+            fence = d.greatest(&format!("{} + 1", d.greatest("l.fence", "t.fence")), "t.now_ms"),
+            clock = d.clock(),
+            common = self.common_fence(),
+            asked = self.asked(),
             jobs = t.jobs,
             runs = t.runs,
             of_slot = OF_SLOT,
@@ -189,7 +208,7 @@ impl<D: SqlDialect> Sql<'_, D> {
     /// What is done with all claims of a call that did not go the quick way.
     fn staged_work(&self) -> Vec<String> {
         let (stage, ask, decided) = (self.stage(), self.ask(), self.decided());
-        let left = format!("(SELECT k.* FROM {ask} k WHERE k.n IN ({}))", self.left("d.n"));
+        let left = format!("(SELECT k.* FROM {} k WHERE k.n IN ({}))", self.asked(), self.left("d.n"));
         let mut work = vec![
             self.empty_stage(),
             self.stage_asked(&left),
@@ -209,29 +228,69 @@ impl<D: SqlDialect> Sql<'_, D> {
         work
     }
 
-    /// The statements of a claim batch on such a connection. All that touches the database is the last but one. An error
-    /// takes the whole transaction back, so SQLite need not keep what would take back that statement alone.
-    pub(super) fn in_session(&self, size: usize) -> Vec<String> {
-        let marks = vec!["?"; REQUEST.len()].join(", ");
-        let answers = format!(
-            "SELECT coalesce(a, {}) AS a FROM {}",
-            packed(&["c_do", "c_now", "status", "until_ms", "c_max", "1", "fence", "reason"]),
-            self.decided()
+    /// What claims on such a connection. All that touches the database is the last statement but one. An error takes the
+    /// whole transaction back, so SQLite need not keep what would take back that statement alone.
+    pub(super) fn in_session(&self, asked: Asked<'_>) -> Statement {
+        let marks = |columns: usize| vec!["?"; columns].join(", ");
+        let answers = self.answers();
+        let claims = match asked {
+            Asked::Claims(claims) if claims.len() != 1 => claims,
+            one => {
+                let text =
+                    format!("INSERT OR ROLLBACK INTO {} VALUES ({}); {answers}", self.one(), marks(REQUEST.len()));
+                return Statement::new(text, one.values().into_iter().flatten().collect());
+            }
+        };
+        let Batch { terms, rows } = Batch::of(claims);
+        // Rows without a claim name no job; terms without one are those of nobody.
+        let (many, size) = (padded(terms.len()), padded_closely(claims.len()));
+        let columns = REQUEST.len() - OWN.len();
+        let each_terms: Vec<String> = (0..many).map(|k| format!("({k}, {})", marks(columns))).collect();
+        let each_row: Vec<String> = (0..size).map(|n| format!("({n}, ?, ?, ?)")).collect();
+        let text = format!(
+            "INSERT OR ROLLBACK INTO {} VALUES {}; INSERT OR ROLLBACK INTO {} VALUES {}; \
+             INSERT OR ROLLBACK INTO {} VALUES (1); {answers}",
+            self.terms(),
+            each_terms.join(", "),
+            self.ask(),
+            each_row.join(", "),
+            self.go(),
         );
-        if size == 1 {
-            return vec![format!("INSERT OR ROLLBACK INTO {} VALUES ({marks})", self.one()), answers];
+        let mut values = Vec::with_capacity(many * columns + size * (OWN.len() + 1));
+        values.extend(terms.into_iter().flat_map(of_terms));
+        values.resize(many * columns, Value::Null);
+        for (claim, k) in rows {
+            values.extend([claim.job.as_str().into(), claim.token.to_string().into(), Value::Int(k)]);
         }
-        let rows: Vec<String> = (0..size).map(|n| format!("({n}, {marks})")).collect();
-        vec![
-            format!("INSERT OR ROLLBACK INTO {} VALUES {}", self.ask(), rows.join(", ")),
-            format!("INSERT OR ROLLBACK INTO {} VALUES (1)", self.go()),
-            format!("SELECT group_concat(a, '{ANSWER}') FROM ({answers} ORDER BY n)"),
-        ]
+        values.resize(many * columns + size * (OWN.len() + 1), Value::Null);
+        Statement::new(text, values)
     }
 
-    /// What is asked, in order.
+    /// The answers of a call, in one text: the fences of what was started the quick way, with nothing for the others, then
+    /// the clock, and then, with their numbers, the answers to the others.
+    fn answers(&self) -> String {
+        let packed = packed(&["c_do", "c_now", "status", "until_ms"]);
+        format!(
+            "SELECT group_concat(f, ',') || '{ANSWER}' || max(c_now) || coalesce('{ANSWER}' || group_concat(a, '{ANSWER}'), '') \
+             FROM (SELECT c_now, CASE c_do WHEN 'start' THEN fence ELSE '' END AS f, \
+             CASE c_do WHEN 'start' THEN NULL ELSE n || '{COLUMN}' || coalesce(a, {packed}) END AS a \
+             FROM {} ORDER BY n)",
+            self.decided()
+        )
+    }
+
+    /// What is asked, in order; and on which terms: those are elsewhere.
     fn ask(&self) -> String {
         self.own("_ask")
+    }
+
+    fn terms(&self) -> String {
+        self.own("_terms")
+    }
+
+    /// The requests, put together from both.
+    fn asked(&self) -> String {
+        self.own("_asked")
     }
 
     /// What was decided about it, and the answers: they are those of the transaction. Of the call before, until the next.
@@ -261,23 +320,74 @@ fn packed(columns: &[&str]) -> String {
     format!("printf('{format}', {})", columns.join(", "))
 }
 
-/// The rows of the answers to `claims` claims, each with the number of its claim in the place of the job.
+/// Claims as they are sent: the terms there are, and for each claim which of them are its own.
+struct Batch<'a> {
+    terms: Vec<&'a RunClaim>,
+    rows: Vec<(&'a RunClaim, i64)>,
+}
+
+impl<'a> Batch<'a> {
+    fn of(claims: &'a [RunClaim]) -> Self {
+        let (mut terms, mut rows) = (Vec::<&RunClaim>::new(), Vec::with_capacity(claims.len()));
+        for claim in claims {
+            // The last ones are the likeliest.
+            let known = terms.iter().rposition(|other| on_like_terms(other, claim));
+            let at = known.unwrap_or_else(|| {
+                terms.push(claim);
+                terms.len() - 1
+            });
+            rows.push((claim, i64::try_from(at).unwrap_or(i64::MAX)));
+        }
+        Self { terms, rows }
+    }
+}
+
+/// Whether two claims differ by nothing but their job and their token.
+fn on_like_terms(a: &RunClaim, b: &RunClaim) -> bool {
+    a.slot == b.slot
+        && a.previous == b.previous
+        && a.lease == b.lease
+        && a.limit == b.limit
+        && a.kind == b.kind
+        && a.floor == b.floor
+        && a.overlap == b.overlap
+        && a.max_attempts == b.max_attempts
+        && a.retry_failed == b.retry_failed
+        && a.takeover_within == b.takeover_within
+        && a.valid_until == b.valid_until
+        && a.identity == b.identity
+        && a.instance == b.instance
+}
+
+/// The values of a claim's terms.
+fn of_terms(claim: &RunClaim) -> impl Iterator<Item = Value> {
+    let values = claim_values(claim).into_iter().zip(REQUEST);
+    values.filter(|(_, (name, _))| !OWN.contains(name)).map(|(value, _)| value)
+}
+
+/// The rows of the answers to `claims` claims: one that has the fences of what was started, unless nothing was, and those
+/// of the others, each with the number of its claim in the place of the job.
 pub(super) fn unpacked(row: Option<&Row>, claims: usize) -> Result<Vec<Row>, SqlError> {
     let text = row.map(|row| row.text(0)).transpose()?.unwrap_or_default();
-    let mut rows = Vec::with_capacity(claims);
-    let mut answers = 0;
-    for (number, answer) in (0_i64..).zip(text.split(ANSWER)) {
-        answers += 1;
+    let mut answers = text.split(ANSWER);
+    let (fences, now) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
+    let count = fences.split(',').count();
+    if count != claims {
+        let message = format!("{count} answers came back to {claims} claims");
+        return Err(SqlError::new(BackendErrorKind::Unknown, message));
+    }
+    let mut rows = Vec::new();
+    if fences.bytes().any(|byte| byte != b',') {
+        rows.push(Row::new(vec![fences.into(), "started".into(), value(now)]));
+    }
+    for answer in answers {
+        let (number, answer) = answer.split_once(COLUMN).unwrap_or((answer, ""));
         for row in answer.split(ROW) {
             let mut columns = Vec::with_capacity(COLUMNS);
-            columns.push(Value::Int(number));
+            columns.push(value(number));
             columns.extend(row.split(COLUMN).map(value));
             rows.push(Row::new(columns));
         }
-    }
-    if answers != claims {
-        let message = format!("{answers} answers came back to {claims} claims");
-        return Err(SqlError::new(BackendErrorKind::Unknown, message));
     }
     Ok(rows)
 }
@@ -300,4 +410,44 @@ fn value(text: &str) -> Value {
         return Value::Null;
     }
     text.parse().map_or_else(|_| Value::from(text), Value::Int)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::option::Overlap;
+    use crate::run::ClaimKind;
+    use crate::slot::{InstanceId, JobName, Slot, Token};
+
+    #[test]
+    fn terms_are_alike_where_their_values_are() {
+        let (job, one) = (JobName::new("a").unwrap(), InstanceId::new("one").unwrap());
+        let claim = RunClaim::new(job, Slot::from_ms(1000), Token::random(), one);
+        let second = Duration::from_secs(1);
+        let others = [
+            RunClaim { job: JobName::new("b").unwrap(), token: Token::random(), ..claim.clone() },
+            RunClaim { slot: Slot::from_ms(2000), ..claim.clone() },
+            RunClaim { kind: ClaimKind::CatchUp, ..claim.clone() },
+            RunClaim { instance: InstanceId::new("two").unwrap(), ..claim.clone() },
+            RunClaim { identity: "other".into(), ..claim.clone() },
+            RunClaim { floor: 7, ..claim.clone() },
+            RunClaim { previous: Some(Slot::from_ms(500)), ..claim.clone() },
+            RunClaim { limit: second, ..claim.clone() },
+            RunClaim { lease: second, ..claim.clone() },
+            RunClaim { overlap: Overlap::Allow, ..claim.clone() },
+            RunClaim { max_attempts: 9, ..claim.clone() },
+            RunClaim { retry_failed: Some(second), ..claim.clone() },
+            RunClaim { takeover_within: second, ..claim.clone() },
+            RunClaim { valid_until: 9, ..claim.clone() },
+        ];
+        // All columns but the two that each has for itself have had their turn.
+        assert_eq!(others.len() - 1, terms().len());
+        for (n, other) in others.iter().enumerate() {
+            let alike = of_terms(&claim).eq(of_terms(other));
+            assert_eq!(on_like_terms(&claim, other), alike, "{other:?}");
+            assert_eq!(alike, n == 0, "{other:?}");
+        }
+    }
 }

@@ -7,7 +7,7 @@
 
 use super::Sql;
 use super::client::Value;
-use super::dialect::{Column, SqlDialect};
+use super::dialect::{Column, SqlDialect, Verb};
 use crate::clock::to_ms;
 use crate::lease::MAX_RETRY_WAIT;
 use crate::option::Overlap;
@@ -42,9 +42,46 @@ pub(super) const FOUND: &[(&str, Column)] = &[("c_now", Column::Int), ("c_new", 
 pub(super) const COPIED: &[(&str, Column)] =
     &[("touched", Column::Int), ("fence", Column::Int), ("trim_mark", Column::Int), ("paused_at", Column::Int)];
 
+/// Under which key of the meta table the [common fence](Sql::common_fence) is.
+pub(super) const FENCE: &str = "fence";
+
 /// The kinds of a manual run; the other kinds are those of [`ClaimKind`](crate::run::ClaimKind).
 pub(super) const MANUAL: &str = "manual";
 pub(super) const EXCLUSIVE: &str = "exclusive";
+
+/// What is asked in one call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asked<'a> {
+    /// Claims, each of another job.
+    Claims(&'a [RunClaim]),
+    /// A manual run.
+    Manual(&'a ManualClaim),
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn verb(self) -> Verb<'a> {
+        match self {
+            Self::Claims(claims) => Verb::Claim(claims),
+            Self::Manual(claim) => Verb::ClaimManual(claim),
+        }
+    }
+
+    /// How many claims they are.
+    pub(super) fn len(self) -> usize {
+        match self {
+            Self::Claims(claims) => claims.len(),
+            Self::Manual(_) => 1,
+        }
+    }
+
+    /// The values of each.
+    pub(super) fn values(self) -> Vec<Vec<Value>> {
+        match self {
+            Self::Claims(claims) => claims.iter().map(claim_values).collect(),
+            Self::Manual(claim) => vec![manual_values(claim)],
+        }
+    }
+}
 
 /// The values of one claim.
 pub(in crate::backend) fn claim_values(claim: &RunClaim) -> Vec<Value> {
@@ -76,7 +113,7 @@ pub(in crate::backend) fn claim_numbers(claim: &RunClaim) -> [Value; 9] {
 }
 
 /// The values of a manual run; its slot is the store's "now".
-pub(super) fn manual_values(claim: &ManualClaim) -> Vec<Value> {
+fn manual_values(claim: &ManualClaim) -> Vec<Value> {
     vec![
         claim.job.as_str().into(),
         Value::Null,
@@ -147,6 +184,18 @@ impl<D: SqlDialect> Sql<'_, D> {
         format!("DELETE FROM {}", self.stage())
     }
 
+    /// The highest fence there is for sure, where one lock is the only one: claims that go the quick way of
+    /// [`session`](super::session) write theirs once for the whole batch, and not in each job's row.
+    pub(super) fn common_fence(&self) -> String {
+        format!("coalesce((SELECT m.v FROM {} m WHERE m.k = '{FENCE}'), 0)", self.tables.meta)
+    }
+
+    /// The last fence of the job whose row is `l`, if it has one.
+    fn last_fence(&self) -> String {
+        let own = "coalesce(l.fence, 0)";
+        if self.dialect.waits_for_locks() { own.to_owned() } else { self.dialect.greatest(own, &self.common_fence()) }
+    }
+
     /// What is staged of a claim: the request, with the floor that its schedule identity has, and the clock.
     fn requests(&self, rows: &str) -> String {
         let (t, d) = (self.tables, self.dialect);
@@ -159,11 +208,12 @@ impl<D: SqlDialect> Sql<'_, D> {
             .collect();
         format!(
             "SELECT {request}, t.now_ms AS c_now, CASE WHEN f.job IS NULL THEN 1 ELSE 0 END AS c_new, \
-             l.touched AS touched, coalesce(l.fence, 0) AS fence, l.trim_mark AS trim_mark, l.paused_at AS paused_at \
+             l.touched AS touched, {fence} AS fence, l.trim_mark AS trim_mark, l.paused_at AS paused_at \
              FROM {rows} c CROSS JOIN (SELECT {clock} AS now_ms) t \
              LEFT JOIN {jobs} l ON l.job = c.job AND l.ident = '' \
              LEFT JOIN {jobs} f ON f.job = c.job AND f.ident = c.c_ident WHERE c.job IS NOT NULL",
             request = request.join(", "),
+            fence = self.last_fence(),
             clock = d.clock(),
             jobs = t.jobs,
         )
@@ -184,7 +234,10 @@ impl<D: SqlDialect> Sql<'_, D> {
     /// Stages claims in the jobs' rows, which locks them.
     pub(super) fn stage_rows(&self, size: usize) -> String {
         let (t, d) = (self.tables, self.dialect);
-        let columns = [REQUEST, &FOUND[..2]].concat();
+        let mut columns = [REQUEST, &FOUND[..2]].concat();
+        if !d.waits_for_locks() {
+            columns.push(("fence", Column::Int));
+        }
         let updates: Vec<String> =
             columns.iter().skip(1).map(|(name, _)| format!("{name} = {}", d.incoming(name))).collect();
         format!(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::support::{Directory, Store, store_at};
 use crate::backend::{Backend as _, LeaseBackend as _, SqliteDialect};
-use crate::run::{ClaimOutcome, Ending, Finish, Lateness, Pause, Reason, RunClaim, Status};
+use crate::run::{ClaimKind, ClaimOutcome, Ending, Finish, Lateness, Pause, Reason, RunClaim, Status};
 use crate::slot::{InstanceId, JobName, Slot, Token};
 use crate::testing::differential::HandClocked as _;
 
@@ -36,7 +36,7 @@ async fn a_claim_that_is_won_writes_three_pages_and_one_that_is_lost_writes_none
     run(&store, &claim("a", NOW - 3)).await;
     let before = pages(&directory);
     store.claim(&claim("a", NOW - 2)).await.unwrap();
-    // The run, its place among the unfinished ones, and the job's fence.
+    // The run, its place among the unfinished ones, and the fence.
     assert_eq!(pages(&directory) - before, 3);
     let before = pages(&directory);
     let lost = store.claim(&claim("a", NOW - 2)).await.unwrap().value;
@@ -96,4 +96,83 @@ async fn claims_of_one_batch_are_answered_each_in_its_own_way() {
     assert!(won(&alone), "{alone:?}");
     let closed = store.claim(&last).await.unwrap().value;
     assert_eq!(closed, ClaimOutcome::Done { status: Status::Dead });
+}
+
+fn fence(outcome: &ClaimOutcome) -> u64 {
+    match outcome {
+        ClaimOutcome::Won { fence, .. } => fence.unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn fences_of_a_job_grow_whichever_way_its_claims_go() {
+    let directory = Directory::new();
+    let file = directory.file("fences.db");
+    let store = store_at(&file, SqliteDialect::new(), NOW).await;
+    let without_session = store_at(&file, SqliteDialect::new().without_sessions(), NOW).await;
+    run(&store, &claim("a", NOW - 500)).await;
+    run(&store, &claim("b", NOW - 500)).await;
+    let mut fences = Vec::new();
+    let mut last = 400;
+    for round in 0..3 {
+        // A clock that goes back gives no fence twice.
+        store.set_clock(NOW - 10 * round).await;
+        for one in [&store, &without_session] {
+            last -= 10;
+            // The quick way, for several jobs at once; only `b` is claimed alone as well, so the one fence of all is higher.
+            let batch = [claim("a", NOW - last), claim("b", NOW - last)];
+            let answers: Vec<_> =
+                one.claim_many(&batch).await.into_iter().map(|answer| answer.unwrap().value).collect();
+            fences.push(fence(&answers[0]));
+            let brief = RunClaim { lease: Duration::from_millis(1), ..claim("b", NOW - last + 1) };
+            let end = |claim: &RunClaim| Finish::new(claim.key(), claim.token, Ending::Done, claim.instance.clone(), 0);
+            for claimed in &batch {
+                one.finish(&end(claimed)).await.unwrap();
+            }
+            one.claim(&brief).await.unwrap();
+            // The other way: its lease is over, so it is taken over.
+            store.set_clock(NOW - 10 * round + 5).await;
+            let taken = RunClaim { kind: ClaimKind::Takeover, token: Token::random(), ..brief.clone() };
+            let of_b = fence(&one.claim(&taken).await.unwrap().value);
+            assert!(of_b > fence(&answers[1]), "{of_b} after {answers:?}");
+            one.finish(&end(&taken)).await.unwrap();
+            let next = RunClaim { lease: Duration::from_millis(1), ..claim("b", NOW - last + 2) };
+            let later = fence(&one.claim(&next).await.unwrap().value);
+            assert!(later > of_b, "{later} after {of_b}");
+            one.finish(&end(&next)).await.unwrap();
+            store.set_clock(NOW - 10 * round).await;
+        }
+    }
+    assert!(fences.windows(2).all(|pair| pair[0] < pair[1]), "{fences:?}");
+}
+
+#[tokio::test]
+async fn claims_on_other_terms_go_together_and_each_is_won_on_its_own() {
+    let directory = Directory::new();
+    let store = store_at(&directory.file("terms.db"), SqliteDialect::new(), NOW).await;
+    let jobs = ["a", "b", "c", "d", "e"];
+    for name in jobs {
+        run(&store, &claim(name, NOW - 100)).await;
+    }
+    let mut batch: Vec<RunClaim> = jobs.iter().map(|name| claim(name, NOW - 10)).collect();
+    batch[1].lease = Duration::from_secs(40);
+    batch[2].kind = ClaimKind::CatchUp;
+    batch[3].slot = Slot::from_ms(NOW - 9);
+    batch[3].max_attempts = 7;
+    let answers = store.claim_many(&batch).await;
+    for (claim, answer) in batch.iter().zip(answers) {
+        let reason = if claim.kind == ClaimKind::CatchUp { Reason::CatchUp } else { Reason::Scheduled };
+        match answer.unwrap().value {
+            ClaimOutcome::Won { attempt: 1, reason: found, max_attempts, .. } => {
+                assert_eq!((found, max_attempts), (reason, claim.max_attempts), "{}", claim.job);
+            }
+            other => panic!("{}: {other:?}", claim.job),
+        }
+    }
+    for claim in &batch {
+        let active = store.active(std::slice::from_ref(&claim.job)).await.unwrap().value;
+        let left: Vec<_> = active.iter().map(|run| (run.run.slot, run.left)).collect();
+        assert_eq!(left, [(claim.slot, claim.lease)], "{}", claim.job);
+    }
 }
