@@ -5,6 +5,7 @@
 
 mod any;
 mod erased;
+mod gather;
 #[cfg(feature = "nats")]
 mod jetstream;
 #[cfg(feature = "libsql")]

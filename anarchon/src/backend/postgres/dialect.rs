@@ -97,7 +97,7 @@ impl SqlDialect for PostgresDialect {
                     Value::Text(word) => text(word),
                     other => postgres_literal(other),
                 };
-                call(&f.claim, values.iter().map(argument).collect())
+                format!("SELECT {}({})", f.one, values.iter().map(argument).collect::<Vec<_>>().join(", "))
             }
             Verb::Claim(claims) => call(&f.claims, claims_arrays(claims)),
             Verb::ClaimManual(claim) => {

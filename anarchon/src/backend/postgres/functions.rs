@@ -45,7 +45,7 @@ struct Function {
 pub(super) struct Functions {
     tables: Tables,
     all: Vec<Function>,
-    pub(super) claim: String,
+    pub(super) one: String,
     pub(super) claims: String,
     pub(super) manual: String,
     pub(super) beat: String,
@@ -63,7 +63,8 @@ impl Functions {
         let close = maker.make("close", include_str!("functions/close.sql"), false);
         maker.called.push(("@close@", close));
         let claim = maker.make("claim", include_str!("functions/claim.sql"), true);
-        maker.called.push(("@claim@", claim.clone()));
+        maker.called.push(("@claim@", claim));
+        let one = maker.make("one", include_str!("functions/one.sql"), true);
         let claims = maker.make("claims", include_str!("functions/claims.sql"), true);
         let manual = maker.make("manual", include_str!("functions/manual.sql"), true);
         let beat = maker.make("beat", include_str!("functions/beat.sql"), true);
@@ -73,7 +74,7 @@ impl Functions {
         let trim = maker.make("trim", include_str!("functions/trim.sql"), true);
         let active = maker.make("active", include_str!("functions/active.sql"), true);
         let all = maker.all;
-        Self { tables: tables.clone(), all, claim, claims, manual, beat, finish, release, enrol, trim, active }
+        Self { tables: tables.clone(), all, one, claims, manual, beat, finish, release, enrol, trim, active }
     }
 
     /// Whether they are those on these tables.

@@ -4,6 +4,7 @@
 //! | verb | columns |
 //! |---|---|
 //! | claim, manual claim | job, what was decided, the clock; the run's status, `until_ms`, `max_attempts`, latest attempt, its fence and reason, slot; the status of an ended attempt with the claim's token; slot, id and `until_ms` of a run in the way (one row for each of these, or one row) |
+//! | a single claim, as one text | `0` in the place of the job; the others as above, with `\x1f` between them and nothing for NULL |
 //! | claims that were started, as the first row of an answer | their fences in the order of the jobs (of a session, of the claims), between commas, with nothing for each of the others; `started`, the clock |
 //! | heartbeat | the number of the request, the clock, 1 if it was renewed, 2 if the row is locked |
 //! | finish, release | the number of the request, the clock, the run's status and `until_ms`, the status of the ended attempt with that token |
@@ -102,12 +103,12 @@ pub(super) fn by_job(rows: &[Row]) -> Read<HashMap<&str, Vec<&Row>>> {
 }
 
 /// The answers to claims; see [`claim`] for those that are `None`.
-pub(super) fn claims(rows: &[Row], claims: &[RunClaim], session: bool) -> Read<Vec<Option<Timed<ClaimOutcome>>>> {
+pub(super) fn claims(rows: &[Row], claims: &[RunClaim], in_order: bool) -> Read<Vec<Option<Timed<ClaimOutcome>>>> {
     let (mut answers, rows) = match rows.split_first() {
-        Some((first, rest)) if first.text(1)? == "started" => (started(first, claims, session)?, rest),
+        Some((first, rest)) if first.text(1)? == "started" => (started(first, claims, in_order)?, rest),
         _ => (vec![None; claims.len()], rows),
     };
-    let of_claims = of_claims(rows, claims, session)?;
+    let of_claims = of_claims(rows, claims, in_order)?;
     for ((answer, claim), rows) in
         answers.iter_mut().zip(claims).zip(of_claims).filter(|((answer, _), _)| answer.is_none())
     {
@@ -117,10 +118,10 @@ pub(super) fn claims(rows: &[Row], claims: &[RunClaim], session: bool) -> Read<V
 }
 
 /// The answers to those that were started, which one row has: what else is to be said of them they have said themselves.
-fn started(row: &Row, claims: &[RunClaim], session: bool) -> Read<Vec<Option<Timed<ClaimOutcome>>>> {
+fn started(row: &Row, claims: &[RunClaim], in_order: bool) -> Read<Vec<Option<Timed<ClaimOutcome>>>> {
     let (fences, now) = (row.text(0)?, row.int(2)?);
     let mut order: Vec<usize> = (0..claims.len()).collect();
-    if !session {
+    if !in_order {
         order.sort_by_key(|place| claims.get(*place).map(|claim| claim.job.as_str()));
     }
     let mut answers = vec![None; claims.len()];
@@ -142,10 +143,10 @@ fn started(row: &Row, claims: &[RunClaim], session: bool) -> Read<Vec<Option<Tim
     Ok(answers)
 }
 
-/// The rows that answer each claim. Of a session their first column is the number of the claim, as nobody else needs to
+/// The rows that answer each claim. In order, their first column is the number of the claim, as nobody else needs to
 /// be told which is whose.
-fn of_claims<'a>(rows: &'a [Row], claims: &[RunClaim], session: bool) -> Read<Vec<Vec<&'a Row>>> {
-    if !session {
+fn of_claims<'a>(rows: &'a [Row], claims: &[RunClaim], in_order: bool) -> Read<Vec<Vec<&'a Row>>> {
+    if !in_order {
         let mut jobs = by_job(rows)?;
         return Ok(claims.iter().map(|claim| jobs.remove(claim.job.as_str()).unwrap_or_default()).collect());
     }

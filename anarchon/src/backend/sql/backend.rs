@@ -7,7 +7,8 @@ use super::client::{Row, SqlClient, SqlError};
 use super::dialect::{SqlDialect, Verb};
 use super::many::{Answers, rounds};
 use super::stage::{Asked, millis};
-use super::{Sql, SqlBackend, Statement, answer, history, new_mark};
+use super::{Sql, SqlBackend, Statement, answer, history, new_mark, text};
+use crate::backend::gather::Turn;
 use crate::backend::{AT_ONCE, Backend, HistoryByAge, LeaseBackend, Leases, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{
@@ -46,7 +47,11 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
     async fn claim_once(&self, claims: &[RunClaim]) -> Result<Vec<Option<Timed<ClaimOutcome>>>, BackendError> {
         let sql = self.ready().await?;
         let rows = self.call_claim(&sql, Asked::Claims(claims)).await?;
-        answer::claims(&rows, claims, sql.apart).map_err(|e| self.failed(e))
+        let answers = match text::only(&rows) {
+            Some(row) => answer::claims(&[row], claims, true),
+            None => answer::claims(&rows, claims, sql.apart),
+        };
+        answers.map_err(|e| self.failed(e))
     }
 
     async fn register_round(
@@ -203,7 +208,15 @@ impl<C: SqlClient, D: SqlDialect> Backend for SqlBackend<C, D> {
 
 impl<C: SqlClient, D: SqlDialect> LeaseBackend for SqlBackend<C, D> {
     async fn claim(&self, claim: &RunClaim) -> Result<Timed<ClaimOutcome>, BackendError> {
-        Answers::only(self.name(), self.claim_many(std::slice::from_ref(claim)).await)
+        let (_alone, answers) = match self.gather.turn(claim).await {
+            Turn::Answered(answer) => return answer,
+            Turn::Together(together) => {
+                let answers = self.claim_many(together.claims()).await;
+                return Answers::only(self.name(), together.share(answers).into_iter().collect());
+            }
+            Turn::Alone(call) => (call, self.claim_many(std::slice::from_ref(claim)).await),
+        };
+        Answers::only(self.name(), answers)
     }
 
     async fn claim_many(&self, claims: &[RunClaim]) -> Many<ClaimOutcome> {

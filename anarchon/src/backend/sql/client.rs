@@ -89,6 +89,14 @@ impl Row {
         Self(columns)
     }
 
+    /// The text of a row that is nothing else.
+    pub(super) fn only_text(&self) -> Option<&str> {
+        match self.0.as_slice() {
+            [Value::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
     /// The integer in a column; `None` is SQL's NULL. An integer that came as text is read.
     ///
     /// # Errors

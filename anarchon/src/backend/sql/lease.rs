@@ -237,7 +237,7 @@ impl<D: SqlDialect> Sql<'_, D> {
     }
 
     /// Reads, for each request, its number, the clock, and `what` of its run `r` and attempt `a`; as
-    /// [one text](super::session::rows), if that is wanted.
+    /// [one text](super::text::rows), if that is wanted.
     fn read_back<'a>(
         &self,
         requests: impl Iterator<Item = (&'a RunKey, Token)>,
@@ -261,7 +261,7 @@ impl<D: SqlDialect> Sql<'_, D> {
         }
         values.resize(values.len() + (size - count) * COLUMNS.len(), Value::Null);
         let columns = [&["c.n", self.dialect.clock()], what].concat();
-        let columns = if one_text { super::session::one_text(&columns) } else { columns.join(", ") };
+        let columns = if one_text { super::text::one_text(&columns) } else { columns.join(", ") };
         let sql = format!(
             "SELECT {columns} FROM {rows} c \
              LEFT JOIN {runs} r ON r.job = c.job AND r.id = c.id AND r.slot = c.slot \

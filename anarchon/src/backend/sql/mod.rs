@@ -25,6 +25,7 @@ mod schema;
 mod session;
 mod stage;
 mod tables;
+mod text;
 
 /// What a dialect that words verbs by itself has to have in common with the portable statements.
 #[cfg(feature = "_postgres")]
@@ -56,6 +57,7 @@ pub(crate) use self::front::front;
 pub use self::schema::create_tables;
 use self::stage::Asked;
 pub use self::tables::Tables;
+use super::gather::Gather;
 use crate::error::{BackendError, BackendErrorKind};
 
 /// The name of the runs' table, unless another is asked for.
@@ -129,6 +131,7 @@ pub struct SqlBackend<C, D> {
     /// Whether the tables were found in a format that this release knows; doubted again after an error.
     ready: AtomicBool,
     claims: Mutex<HashMap<usize, Arc<ClaimTexts>>>,
+    gather: Gather,
     /// Whether each connection has a stage of its own; settled at the first call.
     apart: OnceLock<bool>,
 }
@@ -144,7 +147,7 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
     pub fn new(name: impl Into<String>, client: C, dialect: D) -> Self {
         let tables = Tables::new(DEFAULT_TABLE, &dialect);
         let (ready, claims, apart) = (AtomicBool::new(false), Mutex::default(), OnceLock::new());
-        Self { name: name.into(), client, dialect, tables, ready, claims, apart }
+        Self { name: name.into(), client, dialect, tables, ready, claims, gather: Gather::default(), apart }
     }
 
     /// Uses other tables: `cron_runs`, or `jobs.cron_runs` in a schema that exists. A name that cannot be one is an
@@ -263,7 +266,7 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
         let one_text =
             sql.apart && own.is_none() && matches!(verb, Verb::Heartbeat(..) | Verb::Finish(_) | Verb::Release(_));
         let rows = self.client.batch(own.unwrap_or_else(portable)).await;
-        let rows = rows.and_then(|rows| if one_text { session::rows(rows.first()) } else { Ok(rows) });
+        let rows = rows.and_then(|rows| if one_text { text::rows(rows.first()) } else { Ok(rows) });
         rows.map_err(|error| self.failed(error))
     }
 
@@ -271,7 +274,7 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
     async fn call_claim(&self, sql: &Sql<'_, D>, asked: Asked<'_>) -> Result<Vec<Row>, BackendError> {
         if sql.apart {
             let row = self.client.session(vec![sql.in_session(asked)]).await;
-            return row.and_then(|row| session::unpacked(row.as_ref(), asked.len())).map_err(|e| self.failed(e));
+            return row.and_then(|row| text::unpacked(row.as_ref(), asked.len())).map_err(|e| self.failed(e));
         }
         self.call(sql, asked.verb(), || self.claim_statements(sql, asked)).await
     }

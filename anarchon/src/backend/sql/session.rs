@@ -13,17 +13,12 @@
 //! these statements do.
 
 use super::claim::{OF_SLOT, TOUCH_MS, closed_now};
-use super::client::{Row, SqlError, Statement, Value};
+use super::client::{Statement, Value};
 use super::dialect::{Column, SqlDialect};
 use super::stage::{Asked, COPIED, FENCE, FOUND, REQUEST, claim_values, names};
+use super::text::{ANSWER, COLUMN, COLUMNS, ROW, packed};
 use super::{Sql, padded, padded_closely};
-use crate::error::BackendErrorKind;
 use crate::run::RunClaim;
-
-/// What lies between the columns of an answer, its rows, and the answers. No name has a control character.
-const COLUMN: char = '\x1f';
-const ROW: char = '\x1e';
-const ANSWER: char = '\x1d';
 
 /// What is found and decided about a claim: the columns of its answer that the quick way has.
 const DECIDED: &[(&str, Column)] = &[
@@ -34,9 +29,6 @@ const DECIDED: &[(&str, Column)] = &[
     ("fence", Column::Int),
     ("reason", Column::Key),
 ];
-
-/// How many columns an answer has.
-const COLUMNS: usize = 14;
 
 /// What claims rarely have in common: the columns of a request that each has for itself.
 const OWN: [&str; 2] = ["job", "c_token"];
@@ -314,12 +306,6 @@ impl<D: SqlDialect> Sql<'_, D> {
     }
 }
 
-/// One text of some columns; NULL is an empty one.
-fn packed(columns: &[&str]) -> String {
-    let format = vec!["%s"; columns.len()].join(&COLUMN.to_string());
-    format!("printf('{format}', {})", columns.join(", "))
-}
-
 /// Claims as they are sent: the terms there are, and for each claim which of them are its own.
 struct Batch<'a> {
     terms: Vec<&'a RunClaim>,
@@ -363,53 +349,6 @@ fn on_like_terms(a: &RunClaim, b: &RunClaim) -> bool {
 fn of_terms(claim: &RunClaim) -> impl Iterator<Item = Value> {
     let values = claim_values(claim).into_iter().zip(REQUEST);
     values.filter(|(_, (name, _))| !OWN.contains(name)).map(|(value, _)| value)
-}
-
-/// The rows of the answers to `claims` claims: one that has the fences of what was started, unless nothing was, and those
-/// of the others, each with the number of its claim in the place of the job.
-pub(super) fn unpacked(row: Option<&Row>, claims: usize) -> Result<Vec<Row>, SqlError> {
-    let text = row.map(|row| row.text(0)).transpose()?.unwrap_or_default();
-    let mut answers = text.split(ANSWER);
-    let (fences, now) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
-    let count = fences.split(',').count();
-    if count != claims {
-        let message = format!("{count} answers came back to {claims} claims");
-        return Err(SqlError::new(BackendErrorKind::Unknown, message));
-    }
-    let mut rows = Vec::new();
-    if fences.bytes().any(|byte| byte != b',') {
-        rows.push(Row::new(vec![fences.into(), "started".into(), value(now)]));
-    }
-    for answer in answers {
-        let (number, answer) = answer.split_once(COLUMN).unwrap_or((answer, ""));
-        for row in answer.split(ROW) {
-            let mut columns = Vec::with_capacity(COLUMNS);
-            columns.push(value(number));
-            columns.extend(row.split(COLUMN).map(value));
-            rows.push(Row::new(columns));
-        }
-    }
-    Ok(rows)
-}
-
-/// These columns of all rows as one text.
-pub(super) fn one_text(columns: &[&str]) -> String {
-    format!("group_concat({}, '{ROW}')", packed(columns))
-}
-
-/// The rows of such a text.
-pub(super) fn rows(row: Option<&Row>) -> Result<Vec<Row>, SqlError> {
-    let text = row.map(|row| row.opt_text(0)).transpose()?.flatten();
-    let row = |row: &str| Row::new(row.split(COLUMN).map(value).collect());
-    Ok(text.map(|text| text.split(ROW).map(row).collect()).unwrap_or_default())
-}
-
-/// A column of an answer. Every text in one is a word or a token, so what reads as a number is one.
-fn value(text: &str) -> Value {
-    if text.is_empty() {
-        return Value::Null;
-    }
-    text.parse().map_or_else(|_| Value::from(text), Value::Int)
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
--- One claim. The job's row is locked first and the clock is read after it; each statement after that sees all that the
--- one who had the lock before has done. A run's row is never waited for: one that is locked counts as alive.
+-- One claim, of any kind. The job's row is locked first and the clock is read after it; each statement after that sees all
+-- that the one who had the lock before has done. A run's row is never waited for: one that is locked counts as alive.
+--
+-- Whatever has to do with whether a later slot may start changes the fence, since `one` goes by it: a start, a takeover and
+-- a record of a skipped slot.
 CREATE FUNCTION @name@(
   p_job text, p_slot bigint, p_kind text, p_token text, p_instance text, p_ident text, p_floor bigint,
   p_previous bigint, p_limit bigint, p_lease bigint, p_skip bigint, p_max bigint, p_retry bigint, p_within bigint,
@@ -20,61 +23,6 @@ DECLARE
   since bigint;
 BEGIN
   o_job := p_job;
-  -- What is lost for certain is answered without a lock, which would have to be written and synced. The clock is read
-  -- after the state, so that nothing is called alive that is over.
-  PERFORM 1 FROM @runs@ q WHERE q.slot = p_slot AND q.job = p_job AND q.id = '';
-  IF FOUND THEN
-    SELECT q.status, q.open_job, q.until_ms, q.token,
-      (SELECT a.status FROM @attempts@ a WHERE a.job = p_job AND a.id = '' AND a.slot = p_slot AND a.token = p_token) AS ended,
-      (SELECT l.touched FROM @jobs@ l WHERE l.job = p_job AND l.ident = '') AS touched,
-      (SELECT min(o.until_ms) FROM @runs@ o WHERE o.open_job = p_job) AS next_end,
-      EXISTS (SELECT 1 FROM @jobs@ f WHERE f.job = p_job AND f.ident = p_ident)
-        AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@ AS known
-    INTO own FROM @runs@ q WHERE q.slot = p_slot AND q.job = p_job AND q.id = '';
-    o_now := @clock@;
-    IF own.known AND own.touched >= o_now - @touch@ AND coalesce(own.next_end > o_now, true)
-      AND o_now BETWEEN p_slot AND p_valid AND (own.open_job IS NULL OR own.token IS DISTINCT FROM p_token)
-    THEN
-      o_did := CASE WHEN own.ended IS NOT NULL THEN 'ended' WHEN own.open_job IS NULL THEN 'done' ELSE 'running' END;
-      o_ended := own.ended;
-      o_status := own.status;
-      o_until := own.until_ms;
-      RETURN;
-    END IF;
-  ELSIF p_kind <> 'takeover' THEN
-    -- What is commonest: a slot that is free, of a job that does nothing else. The write is the lock.
-    o_now := @clock@;
-    IF o_now <= p_valid AND p_slot BETWEEN o_now - p_limit AND o_now THEN
-      UPDATE @jobs@ l SET fence = greatest(l.fence + 1, o_now), touched = greatest(l.touched, o_now)
-      WHERE l.job = p_job AND l.ident = '' AND l.paused_at IS NULL AND (p_slot > l.trim_mark) IS NOT FALSE
-        AND p_slot > (SELECT f.floor FROM @jobs@ f WHERE f.job = p_job AND f.ident = p_ident)
-        AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
-        AND NOT EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = p_job)
-      RETURNING l.fence INTO o_fence;
-      IF FOUND THEN
-        o_now := @clock@;
-        o_reason := CASE p_kind WHEN 'catch-up' THEN 'catch-up' ELSE 'scheduled' END;
-        INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, last_token, fence, reason, instance_id,
-          claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts)
-        SELECT p_slot, p_job, '', 'running', p_job, 1, p_token, p_token, o_fence, o_reason, p_instance,
-          o_now, o_now + p_lease, p_max, p_retry, p_within, 1
-        WHERE o_now <= p_valid AND p_slot BETWEEN o_now - p_limit AND o_now
-          AND NOT EXISTS (SELECT 1 FROM @runs@ q WHERE q.slot = p_slot AND q.job = p_job AND q.id = '')
-          AND NOT EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = p_job)
-          AND coalesce((SELECT s.last_slot FROM @attempts@ s WHERE s.job = p_job AND s.id = '@skip@'
-            AND s.slot <= p_slot ORDER BY s.slot DESC LIMIT 1) < p_slot, true);
-        IF FOUND THEN
-          o_did := 'start';
-          o_attempt := 1;
-          o_max := p_max;
-          RETURN;
-        END IF;
-        o_fence := NULL;
-        o_reason := NULL;
-      END IF;
-    END IF;
-  END IF;
-
   LOOP
     SELECT l.fence, l.trim_mark, l.paused_at, l.touched,
       (SELECT f.floor FROM @jobs@ f WHERE f.job = p_job AND f.ident = p_ident) AS floor,
@@ -249,6 +197,7 @@ BEGIN
       AND NOT EXISTS (SELECT 1 FROM @runs@ n WHERE n.open_job = p_job AND n.id = '' AND n.slot > s.last_slot
         AND n.slot < p_slot)
     ORDER BY s.slot DESC LIMIT 1;
+    UPDATE @jobs@ l SET fence = l.fence + 1 WHERE l.job = p_job AND l.ident = '';
     INSERT INTO @attempts@ AS s (@open_attempt@, status, last_slot, skip_count)
     VALUES (p_job, '@skip@', coalesce(since, p_slot), '', 0, 0, o_reason, p_instance, o_now, 'skipped', p_slot, 1)
     ON CONFLICT (job, id, slot, token) DO UPDATE SET last_slot = excluded.last_slot, skip_count = s.skip_count + 1;

@@ -1,0 +1,213 @@
+//! Single claims that come while others are under way go together: a call about many costs a store far less than as many
+//! calls. Who claims for many jobs does so in one call anyway; this is for those who claim for one, many at a time.
+
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::oneshot::{self, Sender};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::AT_ONCE;
+use crate::error::BackendError;
+use crate::run::{ClaimOutcome, RunClaim, Timed};
+
+/// How many calls are under way before others wait and go together.
+const UNDER_WAY: usize = 2;
+
+type Answer = Result<Timed<ClaimOutcome>, BackendError>;
+
+/// Where claims wait.
+#[derive(Debug)]
+pub(super) struct Gather {
+    calls: Semaphore,
+    waiting: Mutex<Vec<Waiting>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    claim: RunClaim,
+    answer: Sender<Answer>,
+}
+
+/// What a claim has to do.
+#[derive(Debug)]
+pub(super) enum Turn<'a> {
+    /// It goes alone, and keeps this until it has its answer.
+    Alone(SemaphorePermit<'a>),
+    /// It goes now, and takes others along.
+    Together(Together<'a>),
+    /// It went with another.
+    Answered(Answer),
+}
+
+/// Claims that go in one call. If it is dropped before they are answered, each of the others tries again: a claim may
+/// reach the store twice.
+#[derive(Debug)]
+pub(super) struct Together<'a> {
+    claims: Vec<RunClaim>,
+    others: Vec<Sender<Answer>>,
+    _call: SemaphorePermit<'a>,
+}
+
+impl Default for Gather {
+    fn default() -> Self {
+        Self { calls: Semaphore::new(UNDER_WAY), waiting: Mutex::default() }
+    }
+}
+
+impl Gather {
+    /// Waits for the turn of a claim. `None` means that whoever took it along has gone without an answer.
+    async fn wait(&self, claim: &RunClaim) -> Option<Turn<'_>> {
+        if let Ok(call) = self.calls.try_acquire() {
+            return Some(Turn::Alone(call));
+        }
+        let (answer, mut coming) = oneshot::channel();
+        self.waiting().push(Waiting { claim: claim.clone(), answer });
+        tokio::select! {
+            biased;
+            answer = &mut coming => answer.ok().map(Turn::Answered),
+            call = self.calls.acquire() => match (call.ok().and_then(|call| self.lead(claim, call)), coming) {
+                (Some(together), _) => Some(Turn::Together(together)),
+                (None, coming) => coming.await.ok().map(Turn::Answered),
+            },
+        }
+    }
+
+    /// What a claim has to do, once it is its turn.
+    pub(super) async fn turn(&self, claim: &RunClaim) -> Turn<'_> {
+        loop {
+            if let Some(turn) = self.wait(claim).await {
+                return turn;
+            }
+        }
+    }
+
+    /// All that wait, with this claim as the first; or nothing, if another has taken it along.
+    fn lead<'a>(&'a self, claim: &RunClaim, call: SemaphorePermit<'a>) -> Option<Together<'a>> {
+        let mut waiting = self.waiting();
+        let own = waiting.iter().position(|other| other.claim.token == claim.token && other.claim.job == claim.job)?;
+        let own = waiting.remove(own);
+        // Some have given up meanwhile.
+        waiting.retain(|other| !other.answer.is_closed());
+        let along = waiting.len().min(AT_ONCE - 1);
+        let (mut claims, mut others) = (vec![own.claim], Vec::with_capacity(along));
+        for other in waiting.drain(..along) {
+            claims.push(other.claim);
+            others.push(other.answer);
+        }
+        Some(Together { claims, others, _call: call })
+    }
+
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Together<'_> {
+    pub(super) fn claims(&self) -> &[RunClaim] {
+        &self.claims
+    }
+
+    /// Hands each of the others its answer; what is left is one's own.
+    pub(super) fn share(self, answers: Vec<Answer>) -> Option<Answer> {
+        let mut answers = answers.into_iter();
+        let own = answers.next();
+        for (other, answer) in self.others.into_iter().zip(answers) {
+            // It may have given up.
+            drop(other.send(answer));
+        }
+        own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::slot::{InstanceId, JobName, Slot, Token};
+
+    fn claim(job: &str) -> RunClaim {
+        RunClaim::new(JobName::new(job).unwrap(), Slot::from_ms(1), Token::random(), InstanceId::new("one").unwrap())
+    }
+
+    fn answers(claims: &[RunClaim]) -> Vec<Answer> {
+        claims.iter().map(|_| Ok(Timed { value: ClaimOutcome::Gone, store_ms: Some(7) })).collect()
+    }
+
+    async fn until(holds: impl Fn() -> bool) {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// As many claims as may go alone, and keep the others waiting.
+    async fn going(gather: &Gather) -> Vec<Turn<'_>> {
+        let mut going = Vec::new();
+        for job in 0..UNDER_WAY {
+            let turn = gather.turn(&claim(&format!("going-{job}"))).await;
+            assert!(matches!(turn, Turn::Alone(_)), "{turn:?}");
+            going.push(turn);
+        }
+        going
+    }
+
+    #[tokio::test]
+    async fn claims_that_wait_go_together_once() {
+        let gather = Arc::new(Gather::default());
+        let going = going(&gather).await;
+        let mut tasks = tokio::task::JoinSet::new();
+        for job in 0..20 {
+            let gather = Arc::clone(&gather);
+            tasks.spawn(async move {
+                match gather.turn(&claim(&format!("job-{job}"))).await {
+                    Turn::Alone(_) => panic!("alone"),
+                    Turn::Answered(answer) => {
+                        assert_eq!(answer.unwrap().store_ms, Some(7));
+                        0
+                    }
+                    Turn::Together(together) => {
+                        let count = together.claims().len();
+                        let answers = answers(together.claims());
+                        assert!(together.share(answers).is_some());
+                        count
+                    }
+                }
+            });
+        }
+        until(|| gather.waiting().len() == 20).await;
+        drop(going);
+        let mut led = Vec::new();
+        while let Some(count) = tasks.join_next().await {
+            led.push(count.unwrap());
+        }
+        assert_eq!((led.iter().sum::<usize>(), led.iter().filter(|count| **count > 0).count()), (20, 1), "{led:?}");
+        assert_eq!(gather.calls.available_permits(), UNDER_WAY);
+    }
+
+    #[tokio::test]
+    async fn those_whose_leader_has_gone_try_again_and_those_that_gave_up_are_not_sent() {
+        let gather = Arc::new(Gather::default());
+        let going = going(&gather).await;
+        let (first, second, third) = (claim("first"), claim("second"), claim("third"));
+        let mut leading = Box::pin(gather.turn(&first));
+        let mut given_up = Box::pin(gather.turn(&second));
+        assert!(futures_util::poll!(&mut leading).is_pending());
+        assert!(futures_util::poll!(&mut given_up).is_pending());
+        let (again, of_third) = (Arc::clone(&gather), third.clone());
+        let task = tokio::spawn(async move {
+            let turn = again.turn(&of_third).await;
+            matches!(turn, Turn::Alone(_))
+        });
+        until(|| gather.waiting().len() == 3).await;
+        drop(given_up);
+        drop(going);
+        let Turn::Together(together) = leading.await else { panic!("it does not lead") };
+        let jobs: Vec<_> = together.claims().iter().map(|claim| claim.job.as_str()).collect();
+        assert_eq!(jobs, ["first", "third"]);
+        // Its call was given up, or panicked.
+        drop(together);
+        assert!(tokio::time::timeout(Duration::from_secs(60), task).await.unwrap().unwrap());
+        assert!(gather.waiting().is_empty());
+    }
+}
