@@ -26,6 +26,15 @@ const TRIM_AT_ONCE: usize = 32;
 type Many<T> = Vec<Result<Timed<T>, BackendError>>;
 
 impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
+    /// Claims, in as few calls as may be.
+    async fn claim_all(&self, claims: &[RunClaim]) -> Many<ClaimOutcome> {
+        let mut answers = Answers::to(claims);
+        for (places, round) in rounds(claims, AT_ONCE, |claim| &claim.job) {
+            answers.put(places, self.claim_round(&round).await);
+        }
+        answers.all(&self.name)
+    }
+
     /// Claims of different jobs in one call; those without an answer are made again.
     async fn claim_round(&self, claims: &[RunClaim]) -> Result<Vec<Timed<ClaimOutcome>>, BackendError> {
         let mut answers = self.claim_once(claims).await?;
@@ -208,23 +217,19 @@ impl<C: SqlClient, D: SqlDialect> Backend for SqlBackend<C, D> {
 
 impl<C: SqlClient, D: SqlDialect> LeaseBackend for SqlBackend<C, D> {
     async fn claim(&self, claim: &RunClaim) -> Result<Timed<ClaimOutcome>, BackendError> {
-        let (_alone, answers) = match self.gather.turn(claim).await {
-            Turn::Answered(answer) => return answer,
-            Turn::Together(together) => {
-                let answers = self.claim_many(together.claims()).await;
-                return Answers::only(self.name(), together.share(answers).into_iter().collect());
-            }
-            Turn::Alone(call) => (call, self.claim_many(std::slice::from_ref(claim)).await),
-        };
-        Answers::only(self.name(), answers)
+        Answers::only(self.name(), self.claim_many(std::slice::from_ref(claim)).await)
     }
 
     async fn claim_many(&self, claims: &[RunClaim]) -> Many<ClaimOutcome> {
-        let mut answers = Answers::to(claims);
-        for (places, round) in rounds(claims, AT_ONCE, |claim| &claim.job) {
-            answers.put(places, self.claim_round(&round).await);
+        let [claim] = claims else { return self.claim_all(claims).await };
+        match self.gather.turn(claim).await {
+            Turn::Alone(_call) => self.claim_all(claims).await,
+            Turn::Together(together) => {
+                let answers = self.claim_all(together.claims()).await;
+                together.share(answers).into_iter().collect()
+            }
+            Turn::Answered(answer) => vec![answer],
         }
-        answers.all(self.name())
     }
 
     async fn heartbeat(&self, beat: &Beat) -> Result<Timed<BeatOutcome>, BackendError> {

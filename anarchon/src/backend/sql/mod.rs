@@ -131,6 +131,7 @@ pub struct SqlBackend<C, D> {
     /// Whether the tables were found in a format that this release knows; doubted again after an error.
     ready: AtomicBool,
     claims: Mutex<HashMap<usize, Arc<ClaimTexts>>>,
+    sessions: Mutex<HashMap<session::Shape, String>>,
     gather: Gather,
     /// Whether each connection has a stage of its own; settled at the first call.
     apart: OnceLock<bool>,
@@ -146,8 +147,9 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
     /// A backend called `name` in logs and errors, on the tables `anarchon_runs…`.
     pub fn new(name: impl Into<String>, client: C, dialect: D) -> Self {
         let tables = Tables::new(DEFAULT_TABLE, &dialect);
-        let (ready, claims, apart) = (AtomicBool::new(false), Mutex::default(), OnceLock::new());
-        Self { name: name.into(), client, dialect, tables, ready, claims, gather: Gather::default(), apart }
+        let (ready, apart, gather) = (AtomicBool::new(false), OnceLock::new(), Gather::default());
+        let (claims, sessions) = (Mutex::default(), Mutex::default());
+        Self { name: name.into(), client, dialect, tables, ready, claims, sessions, gather, apart }
     }
 
     /// Uses other tables: `cron_runs`, or `jobs.cron_runs` in a schema that exists. A name that cannot be one is an
@@ -178,7 +180,8 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
 
     /// Forgets what was settled or written for other tables, another client or another dialect.
     fn afresh(self) -> Self {
-        Self { ready: AtomicBool::new(false), claims: Mutex::default(), apart: OnceLock::new(), ..self }
+        let (ready, apart) = (AtomicBool::new(false), OnceLock::new());
+        Self { ready, claims: Mutex::default(), sessions: Mutex::default(), apart, ..self }
     }
 
     fn error(&self, kind: BackendErrorKind, message: impl Into<String>) -> BackendError {
@@ -273,10 +276,19 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
     /// One call that claims.
     async fn call_claim(&self, sql: &Sql<'_, D>, asked: Asked<'_>) -> Result<Vec<Row>, BackendError> {
         if sql.apart {
-            let row = self.client.session(vec![sql.in_session(asked)]).await;
+            let row = self.client.session(vec![self.session_statement(sql, asked)]).await;
             return row.and_then(|row| text::unpacked(row.as_ref(), asked.len())).map_err(|e| self.failed(e));
         }
         self.call(sql, asked.verb(), || self.claim_statements(sql, asked)).await
+    }
+
+    /// The statement that claims in a session. Its text is written once for each shape.
+    fn session_statement(&self, sql: &Sql<'_, D>, asked: Asked<'_>) -> Statement {
+        let batch = session::Batch::of(asked);
+        let mut texts = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = texts.entry(batch.shape()).or_insert_with(|| sql.in_session(batch.shape())).clone();
+        drop(texts);
+        Statement::new(text, batch.values())
     }
 
     fn claim_statements(&self, sql: &Sql<'_, D>, asked: Asked<'_>) -> Vec<Statement> {

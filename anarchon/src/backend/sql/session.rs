@@ -33,6 +33,9 @@ const DECIDED: &[(&str, Column)] = &[
 /// What claims rarely have in common: the columns of a request that each has for itself.
 const OWN: [&str; 2] = ["job", "c_token"];
 
+/// How many others there are.
+const TERMS: usize = REQUEST.len() - OWN.len();
+
 /// The others: the terms on which something is claimed.
 fn terms() -> Vec<(&'static str, Column)> {
     REQUEST.iter().filter(|(name, _)| !OWN.contains(name)).copied().collect()
@@ -222,24 +225,15 @@ impl<D: SqlDialect> Sql<'_, D> {
 
     /// What claims on such a connection. All that touches the database is the last statement but one. An error takes the
     /// whole transaction back, so SQLite need not keep what would take back that statement alone.
-    pub(super) fn in_session(&self, asked: Asked<'_>) -> Statement {
+    pub(super) fn in_session(&self, shape: Shape) -> String {
         let marks = |columns: usize| vec!["?"; columns].join(", ");
         let answers = self.answers();
-        let claims = match asked {
-            Asked::Claims(claims) if claims.len() != 1 => claims,
-            one => {
-                let text =
-                    format!("INSERT OR ROLLBACK INTO {} VALUES ({}); {answers}", self.one(), marks(REQUEST.len()));
-                return Statement::new(text, one.values().into_iter().flatten().collect());
-            }
+        let Shape::Many { terms, rows } = shape else {
+            return format!("INSERT OR ROLLBACK INTO {} VALUES ({}); {answers}", self.one(), marks(REQUEST.len()));
         };
-        let Batch { terms, rows } = Batch::of(claims);
-        // Rows without a claim name no job; terms without one are those of nobody.
-        let (many, size) = (padded(terms.len()), padded_closely(claims.len()));
-        let columns = REQUEST.len() - OWN.len();
-        let each_terms: Vec<String> = (0..many).map(|k| format!("({k}, {})", marks(columns))).collect();
-        let each_row: Vec<String> = (0..size).map(|n| format!("({n}, ?, ?, ?)")).collect();
-        let text = format!(
+        let each_terms: Vec<String> = (0..terms).map(|k| format!("({k}, {})", marks(TERMS))).collect();
+        let each_row: Vec<String> = (0..rows).map(|n| format!("({n}, {})", marks(OWN.len() + 1))).collect();
+        format!(
             "INSERT OR ROLLBACK INTO {} VALUES {}; INSERT OR ROLLBACK INTO {} VALUES {}; \
              INSERT OR ROLLBACK INTO {} VALUES (1); {answers}",
             self.terms(),
@@ -247,15 +241,7 @@ impl<D: SqlDialect> Sql<'_, D> {
             self.ask(),
             each_row.join(", "),
             self.go(),
-        );
-        let mut values = Vec::with_capacity(many * columns + size * (OWN.len() + 1));
-        values.extend(terms.into_iter().flat_map(of_terms));
-        values.resize(many * columns, Value::Null);
-        for (claim, k) in rows {
-            values.extend([claim.job.as_str().into(), claim.token.to_string().into(), Value::Int(k)]);
-        }
-        values.resize(many * columns + size * (OWN.len() + 1), Value::Null);
-        Statement::new(text, values)
+        )
     }
 
     /// The answers of a call, in one text: the fences of what was started the quick way, with nothing for the others, then
@@ -306,14 +292,37 @@ impl<D: SqlDialect> Sql<'_, D> {
     }
 }
 
-/// Claims as they are sent: the terms there are, and for each claim which of them are its own.
-struct Batch<'a> {
-    terms: Vec<&'a RunClaim>,
-    rows: Vec<(&'a RunClaim, i64)>,
+/// What the text of a call depends on: how many rows there is room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Shape {
+    /// A single claim.
+    One,
+    /// Several, in so many rows and on so many terms. Rows without a claim name no job, and terms without one are nobody's.
+    Many {
+        /// The terms there is room for.
+        terms: usize,
+        /// The claims there is room for.
+        rows: usize,
+    },
+}
+
+/// Claims as they are sent.
+#[derive(Debug)]
+pub(super) enum Batch<'a> {
+    One(Asked<'a>),
+    /// The terms there are, and for each claim which of them are its own.
+    Many {
+        terms: Vec<&'a RunClaim>,
+        rows: Vec<(&'a RunClaim, i64)>,
+    },
 }
 
 impl<'a> Batch<'a> {
-    fn of(claims: &'a [RunClaim]) -> Self {
+    pub(super) fn of(asked: Asked<'a>) -> Self {
+        let claims = match asked {
+            Asked::Claims(claims) if claims.len() != 1 => claims,
+            one => return Self::One(one),
+        };
         let (mut terms, mut rows) = (Vec::<&RunClaim>::new(), Vec::with_capacity(claims.len()));
         for claim in claims {
             // The last ones are the likeliest.
@@ -324,7 +333,32 @@ impl<'a> Batch<'a> {
             });
             rows.push((claim, i64::try_from(at).unwrap_or(i64::MAX)));
         }
-        Self { terms, rows }
+        Self::Many { terms, rows }
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        match self {
+            Self::One(_) => Shape::One,
+            Self::Many { terms, rows } => Shape::Many { terms: padded(terms.len()), rows: padded_closely(rows.len()) },
+        }
+    }
+
+    /// The values of the text of this shape.
+    pub(super) fn values(self) -> Vec<Value> {
+        let (terms, rows) = match self {
+            Self::One(asked) => return asked.values().into_iter().flatten().collect(),
+            Self::Many { terms, rows } => (terms, rows),
+        };
+        let all_terms = padded(terms.len()) * TERMS;
+        let all = all_terms + padded_closely(rows.len()) * (OWN.len() + 1);
+        let mut values = Vec::with_capacity(all);
+        values.extend(terms.into_iter().flat_map(of_terms));
+        values.resize(all_terms, Value::Null);
+        for (claim, k) in rows {
+            values.extend([claim.job.as_str().into(), claim.token.to_string().into(), Value::Int(k)]);
+        }
+        values.resize(all, Value::Null);
+        values
     }
 }
 
@@ -382,7 +416,7 @@ mod tests {
             RunClaim { valid_until: 9, ..claim.clone() },
         ];
         // All columns but the two that each has for itself have had their turn.
-        assert_eq!(others.len() - 1, terms().len());
+        assert_eq!(others.len() - 1, TERMS);
         for (n, other) in others.iter().enumerate() {
             let alike = of_terms(&claim).eq(of_terms(other));
             assert_eq!(on_like_terms(&claim, other), alike, "{other:?}");
