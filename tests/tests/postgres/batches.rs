@@ -34,7 +34,7 @@ async fn hold<'a>(user: &'a mut PgConnection, job: &str) -> Transaction<'a, sqlx
 }
 
 /// Waits until so many others wait for a lock.
-async fn wait_waiting(transaction: &mut Transaction<'_, sqlx::Postgres>, count: i64) {
+pub(crate) async fn wait_waiting(transaction: &mut Transaction<'_, sqlx::Postgres>, count: i64) {
     let waiting = "SELECT count(*) FROM pg_stat_activity \
                    WHERE datname = current_database() AND wait_event_type = 'Lock'";
     loop {

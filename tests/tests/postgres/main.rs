@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
+mod alone;
 mod batches;
 mod clients;
 mod conformance;
