@@ -169,7 +169,7 @@ fn thousands_of_runs_that_are_over_at_once_are_closed_in_one_call() {
                   open[at] = { 'm' .. token, '1000', token, 'running', 1, 0, 0, false, 1, false, 0, true, \
                     'manual', 'here', 1, 1, 1 } \
                 end \
-                return redis.call('HSET', KEYS[1], 'v', '1', 'open', cmsgpack.pack(open, 1, false))";
+                return redis.call('HSET', KEYS[1], 'v', '1', 'open', cmsgpack.pack(open, 1, 0))";
     for version in BOTH {
         let Some(server) = Redis::own(version) else { return };
         block_on(async {

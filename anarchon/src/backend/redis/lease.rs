@@ -44,6 +44,7 @@ fn pack_claim(pack: Pack, claim: &RunClaim, before: Option<&RunClaim>) -> Pack {
         .text(&id)
         .text(&id)
         .token(claim.token)
+        .int(claim.slot.ms())
         .joined([b"f:", claim.identity.as_bytes()])
         .int(claim.floor)
         .opt_int(claim.previous.map(|slot| slot.ms()));

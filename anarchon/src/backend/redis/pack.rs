@@ -106,3 +106,40 @@ impl Pack {
         &self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_texts_are_in_their_shortest_forms() {
+        let numbers: [(i64, &[u8]); 9] = [
+            (0, b"\x00"),
+            (127, b"\x7f"),
+            (128, b"\xcc\x80"),
+            (255, b"\xcc\xff"),
+            (256, b"\xcd\x01\x00"),
+            (65_536, b"\xce\x00\x01\x00\x00"),
+            (1 << 32, b"\xcf\x00\x00\x00\x01\x00\x00\x00\x00"),
+            (i64::MAX, b"\xcf\x7f\xff\xff\xff\xff\xff\xff\xff"),
+            (-1, b"\xd3\xff\xff\xff\xff\xff\xff\xff\xff"),
+        ];
+        for (number, bytes) in numbers {
+            assert_eq!(Pack::new().int(number).bytes(), bytes, "{number}");
+        }
+        let texts: [(usize, &[u8]); 6] = [
+            (0, b"\xa0"),
+            (31, b"\xbf"),
+            (32, b"\xd9\x20"),
+            (255, b"\xd9\xff"),
+            (256, b"\xda\x01\x00"),
+            (65_536, b"\xdb\x00\x01\x00\x00"),
+        ];
+        for (length, head) in texts {
+            let text = "x".repeat(length);
+            assert_eq!(Pack::new().text(&text).bytes(), [head, text.as_bytes()].concat(), "{length}");
+        }
+        let packed = Pack::new().flag(true).packed(|values| values.int(1).text("a")).flag(false);
+        assert_eq!(packed.bytes(), b"\xc3\xdb\x00\x00\x00\x03\x01\xa1a\xc2");
+    }
+}

@@ -26,7 +26,7 @@ end
 local AS_RUN = { done = 'done', failed = 'failed', timed_out = 'timed_out', lost = 'dead' }
 
 local function skipped(job, id)
-  if not job.newest or tonumber(id) > job.newest then
+  if tonumber(id) > job.newest then
     return false
   end
   local next_one = call('ZRANGEBYSCORE', job.key .. ':s', id, '+inf', 'LIMIT', 0, 1)[1]
@@ -94,8 +94,7 @@ local function take_over(job, run, token)
   return won(run)
 end
 
-local function decide(job, id, token, previous, paused, mark, floor)
-  local slot = tonumber(id)
+local function decide(job, id, token, slot, previous, paused, mark, floor)
   if slot > now then
     return { 'early', slot - now }
   end
@@ -168,7 +167,7 @@ local function decide(job, id, token, previous, paused, mark, floor)
   return won(run)
 end
 
-local function step(key, id, _, token, floor_field, floor, previous, ...)
+local function step(key, id, _, token, slot, floor_field, floor, previous, ...)
   if ... then
     kind, limit, lease, valid_until, skip, shared = ...
   end
@@ -188,7 +187,7 @@ local function step(key, id, _, token, floor_field, floor, previous, ...)
     touch(job)
   end
   close_over(job, token)
-  local answer = decide(job, id, token, previous, found[4], found[5], floor)
+  local answer = decide(job, id, token, slot, previous, found[4], found[5], floor)
   save(job)
   return answer
 end

@@ -3,14 +3,17 @@
 -- functions of all others need not be made, which costs a fifth of a call. From the first claim of another kind on, the
 -- rest of the call is decided there.
 --
--- A request begins with the values of the run that no other has, as they are stored, whose length TOKENS is part of: the
--- id, the slot, and a token of 32 digits. Options follow only where they are not those of the claim before.
+-- A request begins with those values of the run that no other has, as they are stored: the id, the slot as a text, and the
+-- token, of 32 digits. Options follow only where they are not those of the claim before.
 --
 -- An answer here is a number: the fence of a win, or what is left of the run that is alive as -1, -2 and so on.
 
--- What comes before the run in `open`: an array of one array of 17; and the bytes of a request's run beside its digits.
+-- How many bytes of a request are stored, beside the digits of the id and the slot.
+local BESIDE = 36
+-- What is before them in `open`: an array of one array of 17 values.
 local ONE_RUN = '\145\220\0\17'
-local TOKENS = 36
+
+local sub = string.sub
 
 local answers, first = { now }, 2
 local hour = now - now % HOUR
@@ -18,11 +21,12 @@ local kind, limit, lease, valid_until, skip, shared
 
 while first <= #ARGV do
   local request = ARGV[first]
-  local id, _, token, floor_field, _, _, its_kind, its_limit, its_lease, its_end, its_skip, its_shared = unpacked(request)
+  local id, _, token, slot, floor_field, _, _, its_kind, its_limit, its_lease, its_end, its_skip, its_shared =
+    unpacked(request)
   if its_kind then
     kind, limit, lease, valid_until, skip, shared = its_kind, its_limit, its_lease, its_end, its_skip, its_shared
   end
-  local key, slot = KEYS[first - 1], tonumber(id)
+  local key = KEYS[first - 1]
   local found = call('HMGET', key, 'v', 'open', floor_field)
   local floor = found[3]
   if found[1] ~= FORMAT or not found[2] or not floor or slot > now or now > valid_until then
@@ -41,12 +45,13 @@ while first <= #ARGV do
     end
     answers[first] = now - run[UNTIL] - 1
   else
-    if paused or not newest or slot <= newest or slot <= tonumber(floor) or now - slot > limit or kind == 'takeover' then
+    if paused or slot <= newest or slot <= tonumber(floor) or now - slot > limit or kind == 'takeover' then
       break
     end
     fence = fence < now and now or fence + 1
-    local rest = pack(now + lease, now, fence, fence, slot)
-    call('HSET', key, 'open', ONE_RUN .. string.sub(request, 1, 2 * #id + TOKENS) .. shared .. rest)
+    -- The run's UNTIL, CLAIMED and FENCE, the last fence, and the newest slot.
+    local rest = times('>BI8BI8BI8BI8BI8', 207, now + lease, 207, now, 207, fence, 207, fence, 207, slot)
+    call('HSET', key, 'open', ONE_RUN .. sub(request, 1, 2 * #id + BESIDE) .. shared .. rest)
     answers[first] = fence
   end
   first = first + 1

@@ -12,7 +12,9 @@ local function load(key, id, ...)
   if version and version ~= FORMAT and tonumber(version) > NEWEST then
     return nil, { 'newer', version }
   end
-  local job = { key = key, new = not version, open = {}, fence = 0, records = {}, stale = {}, fields = {}, over = {} }
+  local job = {
+    key = key, new = not version, open = {}, fence = 0, newest = 0, records = {}, stale = {}, fields = {}, over = {},
+  }
   if found[2] then
     job.open, job.fence, job.newest, job.paused = unpacked(found[2])
   end
@@ -76,17 +78,16 @@ local function write(command, key, list)
   end
 end
 
--- What `open` holds. No other of its values may ever be missing.
+-- What `open` holds.
 local function state(job)
-  if job.paused then
-    return pack(job.open, job.fence, job.newest or false, true)
-  end
-  return pack(job.open, job.fence, job.newest or false)
+  -- No runs are packed as the byte 144, and `true` as 195.
+  local runs = #job.open > 0 and pack(job.open) or '\144'
+  return runs .. times('>BI8BI8', 207, job.fence, 207, job.newest) .. (job.paused and '\195' or '')
 end
 
 -- Notes a slot that is decided: older ones are not for `fresh.lua`.
 local function decided(job, slot)
-  job.newest, job.changed = math.max(job.newest or slot, slot), true
+  job.newest, job.changed = math.max(job.newest, slot), true
 end
 
 -- Writes what has changed: as a rule by one command for the hash, and one for runs that are over.

@@ -9,7 +9,7 @@
 -- A job has three keys under one hash tag. <job> is a hash:
 --   v        the format of all that is here
 --   open     packed one after the other: its unfinished runs, by slot and id (the positions below), the last fence, the
---            newest slot that was claimed, skipped or trimmed (`false`: none yet), and whether it is paused
+--            newest slot that was claimed, skipped or trimmed (0: none since 1970), and `true` if it is paused
 --   r:<id>   one run's record: slot, status and end of the run once it is over, and its attempts, packed; a run whose
 --            first attempt is open has none yet
 --   f:<schedule identity>  the floor
@@ -20,8 +20,8 @@
 -- manual one. Tokens are 32 hex digits: they are compared by the server's locale.
 --
 -- Needs Redis 5, or any Valkey, since when a script's effects are replicated in place of its text, so that it may read
--- the clock and write. HSET of several fields and UNLINK came with 4.0, PEXPIRE, PTTL, TIME and cmsgpack with 2.6 to
--- 2.8, the rest is older.
+-- the clock and write. HSET of several fields and UNLINK came with 4.0, PEXPIRE, PTTL, TIME, cmsgpack and struct with
+-- 2.6 to 2.8, the rest is older.
 
 local FORMAT, NEWEST = '1', 2
 local HOUR, DAY = 3600000, 86400000
@@ -37,6 +37,8 @@ local A_NUMBER, A_TOKEN, A_FENCE, A_REASON, A_INSTANCE, A_STATUS = 1, 2, 3, 4, 5
 local A_CLAIMED, A_ENDED, A_ERROR, A_NOTE = 7, 8, 9, 10
 
 local call, pack, unpacked, format = redis.call, cmsgpack.pack, cmsgpack.unpack, string.format
+-- Packs times, each after the byte 207: as cmsgpack would if they are beyond 32 bits, but at half its cost.
+local times = struct.pack
 local INDEX = KEYS[#ARGV]
 
 local now = tonumber(ARGV[1])
