@@ -66,6 +66,14 @@ impl Token {
         Uuid::try_parse(text).ok().map(Self)
     }
 
+    /// Its digits, without what is between them.
+    #[cfg(feature = "redis")]
+    pub(crate) fn hex(self) -> [u8; 32] {
+        let mut digits = [0; 32];
+        self.0.as_simple().encode_lower(&mut digits);
+        digits
+    }
+
     /// Its bytes, for stores that keep them as they are.
     #[cfg(feature = "nats")]
     pub(crate) fn to_bytes(self) -> [u8; 16] {

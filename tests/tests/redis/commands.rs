@@ -17,14 +17,14 @@ use crate::{BOTH, block_on, claim, connected, job, with};
 const WATCHED: u64 = 15;
 
 /// What a server has counted since it was last told to begin anew.
-struct Counts(HashMap<String, u64>);
+pub(crate) struct Counts(HashMap<String, u64>);
 
 impl Counts {
-    fn begin(server: &Redis) {
+    pub(crate) fn begin(server: &Redis) {
         server.ask::<()>(cmd("CONFIG").arg("RESETSTAT"));
     }
 
-    fn of(server: &Redis) -> Self {
+    pub(crate) fn of(server: &Redis) -> Self {
         let info: String = server.ask(cmd("INFO").arg("commandstats"));
         let count = |line: &str| {
             let (name, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
@@ -33,7 +33,7 @@ impl Counts {
         Self(info.lines().filter_map(count).collect())
     }
 
-    fn get(&self, command: &str) -> u64 {
+    pub(crate) fn get(&self, command: &str) -> u64 {
         self.0.get(command).copied().unwrap_or_default()
     }
 

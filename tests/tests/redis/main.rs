@@ -9,6 +9,7 @@ mod commands;
 mod conformance;
 mod faults;
 mod first;
+mod open;
 mod restarts;
 mod sentinel;
 mod stored;

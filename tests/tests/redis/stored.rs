@@ -166,10 +166,10 @@ fn thousands_of_runs_that_are_over_at_once_are_closed_in_one_call() {
     let open = "local open = {} \
                 for at = 1, tonumber(ARGV[1]) do \
                   local token = string.format('%032x', at) \
-                  open[at] = { 'm' .. token, '1000', 'running', 1, 0, 0, token, 1, false, 1, false, 0, true, 1, \
-                    'manual', 'here', 1 } \
+                  open[at] = { 'm' .. token, '1000', token, 'running', 1, 0, 0, false, 1, false, 0, true, \
+                    'manual', 'here', 1, 1, 1 } \
                 end \
-                return redis.call('HSET', KEYS[1], 'v', '1', 'open', cmsgpack.pack(open))";
+                return redis.call('HSET', KEYS[1], 'v', '1', 'open', cmsgpack.pack(open, 1, 0))";
     for version in BOTH {
         let Some(server) = Redis::own(version) else { return };
         block_on(async {

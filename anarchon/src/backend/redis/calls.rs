@@ -7,7 +7,7 @@ use redis::{Cmd, Value};
 
 use super::address::Address;
 use super::keys::Keys;
-use super::link::{Link, Replicas};
+use super::link::{Link, Replicas, by_hash};
 use super::pack::Pack;
 use super::reply::{Answer, Read, Unread};
 use super::script::Verb;
@@ -16,10 +16,13 @@ use crate::backend::{AT_ONCE, ServerInfo};
 use crate::clock::to_ms;
 use crate::error::{BackendError, BackendErrorKind};
 use crate::run::{RunKey, Timed, Trim};
-use crate::slot::{JobName, Token};
+use crate::slot::JobName;
 
 /// How many jobs one script trims: each may drop several hundred records.
 const TRIM_AT_ONCE: usize = 8;
+
+/// About as many bytes as a claim and its job's key take.
+const REQUEST: usize = 200;
 
 /// Longer times are not told apart: a script's numbers hold 53 bits, and some are added up.
 const LONGEST_MS: i64 = 1 << 52;
@@ -56,16 +59,11 @@ impl Clock {
     }
 }
 
-/// A token in a form that all locales sort alike.
-pub(super) fn hex(token: Token) -> String {
-    token.to_string().replace('-', "")
-}
-
 /// What scripts call a run.
 pub(super) fn id(run: &RunKey) -> String {
     match run.manual {
         None => run.slot.ms().to_string(),
-        Some(token) => format!("m{}", hex(token)),
+        Some(token) => format!("m{}", String::from_utf8_lossy(&token.hex())),
     }
 }
 
@@ -113,42 +111,64 @@ impl Calls {
         self.link.send(command).await.map_err(|error| super::error::sort(self.name(), &error))
     }
 
-    /// Runs a script on requests, each about one job.
-    pub(super) async fn run(
-        &self,
-        verb: &Verb,
-        jobs: impl Iterator<Item = &JobName>,
-        requests: impl Iterator<Item = Pack>,
-    ) -> Result<(i64, Vec<Answer>), BackendError> {
-        let (keys, args) = self.arguments(jobs, requests);
-        let answer = self.link.run(verb, &keys, &args).await?;
+    async fn run(&self, verb: &Verb, command: &Cmd) -> Result<(i64, Vec<Answer>), BackendError> {
+        let answer = self.link.run(verb, command).await?;
         Answer::all(answer).map_err(|unread| self.unread(unread))
     }
 
-    /// The same in one script, after which so many replicas should have received what it wrote; and how many had.
+    /// The same, after which so many replicas should have received what it wrote; and how many had.
     async fn run_and_wait(
         &self,
         verb: &Verb,
-        jobs: impl Iterator<Item = &JobName>,
-        requests: impl Iterator<Item = Pack>,
+        command: &Cmd,
         replicas: Replicas,
     ) -> Result<(i64, Vec<Answer>, i64), BackendError> {
-        let (keys, args) = self.arguments(jobs, requests);
-        let (answer, received) = self.link.run_and_wait(verb, &keys, &args, replicas).await?;
+        let (answer, received) = self.link.run_and_wait(verb, command, replicas).await?;
         let (now, answers) = Answer::all(answer).map_err(|unread| self.unread(unread))?;
         Ok((now, answers, received))
     }
 
-    fn arguments<'a>(
-        &self,
-        jobs: impl Iterator<Item = &'a JobName>,
-        requests: impl Iterator<Item = Pack>,
-    ) -> (Vec<String>, Vec<Vec<u8>>) {
+    /// A script on requests, each about one job: all before their values.
+    fn about<'a>(&self, verb: &Verb, jobs: impl ExactSizeIterator<Item = &'a JobName>) -> Cmd {
         // On a cluster the index is elsewhere, and scripts do without.
         let index = (!self.address().is_cluster()).then(|| self.keys.index());
-        let keys = jobs.map(|job| self.keys.job(job)).chain(index).collect();
-        let clock = self.clock.hand().map(|now| now.to_string().into_bytes()).unwrap_or_default();
-        (keys, std::iter::once(clock).chain(requests.map(Pack::done)).collect())
+        let mut command = by_hash(verb, 3 + 2 * jobs.len(), 160 + jobs.len() * REQUEST);
+        command.arg(jobs.len() + usize::from(index.is_some()));
+        let mut key = String::new();
+        for job in jobs {
+            key.clear();
+            self.keys.write_job(job, &mut key);
+            command.arg(&key);
+        }
+        command.arg(index);
+        match self.clock.hand() {
+            Some(now) => command.arg(now),
+            None => command.arg(""),
+        };
+        command
+    }
+
+    /// The same with them. Each is packed with the one before it at hand, which may have said something for it, too.
+    fn requests<Q>(
+        &self,
+        verb: &Verb,
+        requests: &[Q],
+        job: impl Fn(&Q) -> &JobName,
+        pack: impl Fn(Pack, &Q, Option<&Q>) -> Pack,
+    ) -> Cmd {
+        let mut command = self.about(verb, requests.iter().map(job));
+        let (mut packed, mut before) = (Pack::new(), None);
+        for request in requests {
+            packed = pack(packed.emptied(), request, before);
+            command.arg(packed.bytes());
+            before = Some(request);
+        }
+        command
+    }
+
+    /// Requests without values about jobs, or about all of them if none is named.
+    pub(super) async fn look(&self, verb: &Verb, jobs: &[JobName]) -> Result<(i64, Vec<Answer>), BackendError> {
+        self.run(verb, &self.requests(verb, jobs, |job| job, |nothing, _, _| nothing)).await
     }
 
     /// One request about one job.
@@ -159,7 +179,9 @@ impl Calls {
         request: Pack,
         read: impl FnOnce(Answer) -> Read<T>,
     ) -> Result<Timed<T>, BackendError> {
-        let (now, answers) = self.run(verb, std::iter::once(job), std::iter::once(request)).await?;
+        let mut command = self.about(verb, std::iter::once(job));
+        command.arg(request.bytes());
+        let (now, answers) = self.run(verb, &command).await?;
         let answer = answers.into_iter().next().ok_or_else(|| self.too_few())?;
         read(answer).map(|value| Timed::at(value, now)).map_err(|unread| self.unread(unread))
     }
@@ -170,18 +192,20 @@ impl Calls {
         verb: &Verb,
         requests: &[Q],
         job: impl Fn(&Q) -> &JobName,
-        pack: impl Fn(&Q) -> Pack,
+        pack: impl Fn(Pack, &Q, Option<&Q>) -> Pack,
         read: impl Fn(&Q, Answer) -> Read<T>,
     ) -> Timeds<T> {
         if self.address().is_cluster() {
             // Each job's keys are on a node of their own; all calls are under way at once.
-            let one =
-                async |request: &Q| self.ask(verb, job(request), pack(request), |answer| read(request, answer)).await;
+            let one = async |request: &Q| {
+                let packed = pack(Pack::new(), request, None);
+                self.ask(verb, job(request), packed, |answer| read(request, answer)).await
+            };
             return join_all(requests.iter().map(one)).await;
         }
         let mut all = Vec::with_capacity(requests.len());
         for some in requests.chunks(AT_ONCE) {
-            match self.run(verb, some.iter().map(&job), some.iter().map(&pack)).await {
+            match self.run(verb, &self.requests(verb, some, &job, &pack)).await {
                 Ok((now, answers)) if answers.len() == some.len() => {
                     all.extend(some.iter().zip(answers).map(|(request, answer)| {
                         read(request, answer).map(|value| Timed::at(value, now)).map_err(|unread| self.unread(unread))
@@ -200,7 +224,7 @@ impl Calls {
         verb: &Verb,
         claims: &[Q],
         job: impl Fn(&Q) -> &JobName,
-        pack: impl Fn(&Q) -> Pack,
+        pack: impl Fn(Pack, &Q, Option<&Q>) -> Pack,
         read: impl Fn(&Q, Answer) -> Read<T>,
         won: impl Fn(&T) -> bool,
     ) -> Timeds<T> {
@@ -209,8 +233,8 @@ impl Calls {
         };
         if self.address().is_cluster() {
             let one = async |claim: &Q| {
-                let alone = (std::iter::once(job(claim)), std::iter::once(pack(claim)));
-                let (now, answers, received) = self.run_and_wait(verb, alone.0, alone.1, replicas).await?;
+                let command = self.requests(verb, std::slice::from_ref(claim), &job, &pack);
+                let (now, answers, received) = self.run_and_wait(verb, &command, replicas).await?;
                 let answer = answers.into_iter().next().ok_or_else(|| self.too_few())?;
                 let outcome = read(claim, answer).map_err(|unread| self.unread(unread))?;
                 if received < i64::from(replicas.count) && won(&outcome) {
@@ -220,7 +244,7 @@ impl Calls {
             };
             return join_all(claims.iter().map(one)).await;
         }
-        match self.run_and_wait(verb, claims.iter().map(&job), claims.iter().map(&pack), replicas).await {
+        match self.run_and_wait(verb, &self.requests(verb, claims, &job, &pack), replicas).await {
             Ok((now, answers, received)) if answers.len() == claims.len() => {
                 let few = received < i64::from(replicas.count);
                 let one = |(claim, answer)| match read(claim, answer) {
@@ -241,7 +265,7 @@ impl Calls {
         &self,
         verb: &Verb,
         jobs: &[Trim],
-        pack: impl Fn(&Trim) -> Pack,
+        pack: impl Fn(Pack, &Trim, Option<&Trim>) -> Pack,
     ) -> Result<(), BackendError> {
         let mut first = Ok(());
         for some in jobs.chunks(TRIM_AT_ONCE) {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::calls::ms;
 use super::lease::LeaseStore;
-use super::pack::Pack;
 use super::script;
 use super::server::text;
 use crate::error::{BackendError, BackendErrorKind};
@@ -62,7 +61,7 @@ impl LeaseStore {
             &script::FORGET,
             &old,
             |job| job,
-            |_| Pack::new().int(ms(forget_after)),
+            |pack, _, _| pack.int(ms(forget_after)),
             |_, a| a.word().map(|w| w == "gone"),
         );
         let gone: Vec<String> = old
@@ -88,8 +87,7 @@ impl LeaseStore {
             jobs
         };
         let asked = jobs.iter().map(|job| async move {
-            let (now, answers) =
-                self.calls.run(&script::ACTIVE, std::iter::once(job), std::iter::once(Pack::new())).await?;
+            let (now, answers) = self.calls.look(&script::ACTIVE, std::slice::from_ref(job)).await?;
             let runs: Result<Vec<ActiveRun>, BackendError> =
                 answers.iter().map(|answer| self.active_run(answer)).collect();
             Ok::<_, BackendError>((now, runs?))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anarchon_schedule::interval;
 
-use super::calls::{Calls, Timeds, hex, ms};
+use super::calls::{Calls, Timeds, ms};
 use super::pack::Pack;
 use super::script::{self, Verb};
 use super::strategy::{IDMP_MARGIN, Idmp};
@@ -123,7 +123,7 @@ impl ClaimStore {
         self.forget_after.store(ms(forget_after.saturating_add(DAY)), Ordering::Relaxed);
         if let Decide::Idmp(idmp) = self.decide {
             let seconds = i64::try_from(idmp.duration.as_secs()).unwrap_or(i64::MAX);
-            let pack = |_: &Registration| Pack::new().int(seconds);
+            let pack = |pack: Pack, _: &Registration, _: Option<&Registration>| pack.int(seconds);
             let windows = self
                 .calls
                 .ask_many(
@@ -162,10 +162,9 @@ impl ClaimStore {
             Decide::Idmp(idmp) => i64::try_from(idmp.duration.as_secs()).ok(),
             _ => None,
         };
-        let pack = |claim: &SlotClaim| {
-            Pack::new()
-                .text(claim.slot.ms().to_string())
-                .text(hex(claim.token))
+        let pack = |pack: Pack, claim: &SlotClaim, _: Option<&SlotClaim>| {
+            pack.text(claim.slot.ms().to_string())
+                .token(claim.token)
                 .text(claim.instance.as_str())
                 .int(ms(claim.limit))
                 .int(claim.valid_until)
@@ -179,14 +178,13 @@ impl ClaimStore {
     }
 
     pub(super) async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {
-        let request = Pack::new().text(hex(claim.token)).text(claim.instance.as_str()).int(claim.valid_until);
+        let request = Pack::new().token(claim.token).text(claim.instance.as_str()).int(claim.valid_until);
         self.calls.ask(&script::FIRST_MANUAL, &claim.job, request, |answer| answer.first_manual()).await
     }
 
     pub(super) async fn finish_many(&self, finishes: &[Finish]) -> Timeds<FinishOutcome> {
-        let pack = |finish: &Finish| {
-            Pack::new()
-                .text(hex(finish.token))
+        let pack = |pack: Pack, finish: &Finish, _: Option<&Finish>| {
+            pack.token(finish.token)
                 .text(finish.ending.status().as_str())
                 .opt_text(finish.ending.error())
                 .flag(finish.last)
@@ -215,9 +213,8 @@ impl ClaimStore {
         let expiry = Some(self.forget_after.load(Ordering::Relaxed)).filter(|ms| *ms > 0);
         // What decides a slot is never dropped while the slot could be claimed again.
         let memory = self.memory().unwrap_or_default();
-        let pack = |trim: &Trim| {
-            Pack::new()
-                .int(i64::from(trim.retention.size))
+        let pack = |pack: Pack, trim: &Trim, _: Option<&Trim>| {
+            pack.int(i64::from(trim.retention.size))
                 .opt_int(trim.retention.ttl.map(ms))
                 .int(ms(trim.keep.max(memory)))
                 .opt_int(expiry)

@@ -45,17 +45,26 @@ impl Keys {
     /// tag is written as `%7D` and the like.
     pub(super) fn job(&self, job: &JobName) -> String {
         let mut key = String::with_capacity(self.0.len() + job.as_str().len() + 2);
+        self.write_job(job, &mut key);
+        key
+    }
+
+    /// The same at the end of a text.
+    pub(super) fn write_job(&self, job: &JobName, key: &mut String) {
         key.push_str(&self.0);
         key.push('{');
-        for c in job.as_str().chars() {
-            match c {
-                '%' | '{' | '}' => key.push_str(&format!("%{:02X}", u32::from(c))),
-                c if c.is_ascii_control() => key.push_str(&format!("%{:02X}", u32::from(c))),
-                c => key.push(c),
+        let mut rest = job.as_str();
+        while let Some(at) = rest.find(|c: char| matches!(c, '%' | '{' | '}') || c.is_ascii_control()) {
+            let (plain, after) = rest.split_at(at);
+            key.push_str(plain);
+            let mut after = after.chars();
+            if let Some(c) = after.next() {
+                key.push_str(&format!("%{:02X}", u32::from(c)));
             }
+            rest = after.as_str();
         }
+        key.push_str(rest);
         key.push('}');
-        key
     }
 
     /// The job whose key this is.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::calls::{Calls, Timeds, hex, id, ms};
+use super::calls::{Calls, Timeds, id, ms};
 use super::pack::Pack;
 use super::reply::{Answer, Read};
 use super::script;
@@ -12,8 +12,9 @@ use crate::backend::{AT_ONCE, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::option::Overlap;
 use crate::run::{
-    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Ending, Finish, FinishOutcome, KnownJob, ManualClaim, ManualOutcome,
-    Pause, Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, RunKey, Timed, Trim,
+    ActiveRun, Beat, BeatOutcome, ClaimKind, ClaimOutcome, Ending, Finish, FinishOutcome, KnownJob, ManualClaim,
+    ManualOutcome, Pause, Reason, Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, RunKey, Status,
+    Timed, Trim,
 };
 use crate::slot::{InstanceId, JobName};
 
@@ -30,6 +31,54 @@ fn slot(run: &RunKey) -> String {
     run.slot.ms().to_string()
 }
 
+/// Why a run is started that had no attempt before.
+pub(super) fn first_reason(claim: &RunClaim) -> Reason {
+    if claim.kind == ClaimKind::CatchUp { Reason::CatchUp } else { Reason::Scheduled }
+}
+
+/// A claim: its slot, token and schedule; and its options, unless they are those of the one before it.
+fn pack_claim(pack: Pack, claim: &RunClaim, before: Option<&RunClaim>) -> Pack {
+    let id = claim.slot.ms().to_string();
+    let pack = pack
+        // The run's own values, as they are stored.
+        .text(&id)
+        .text(&id)
+        .token(claim.token)
+        .int(claim.slot.ms())
+        .joined([b"f:", claim.identity.as_bytes()])
+        .int(claim.floor)
+        .opt_int(claim.previous.map(|slot| slot.ms()));
+    if before.is_some_and(|before| alike(claim, before)) {
+        return pack;
+    }
+    pack.text(claim.kind.as_str())
+        .int(ms(claim.limit))
+        .int(ms(claim.lease))
+        .int(claim.valid_until)
+        .flag(claim.overlap == Overlap::Skip)
+        // What follows in the run, from its status on, as it is stored.
+        .packed(|run| {
+            run.text(Status::Running.as_str())
+                .int(1)
+                .int(0)
+                .int(0)
+                .flag(false)
+                .int(i64::from(claim.max_attempts))
+                .opt_int(claim.retry_failed.map(ms))
+                .int(ms(claim.takeover_within))
+                .flag(true)
+                .text(first_reason(claim).as_str())
+                .text(claim.instance.as_str())
+        })
+}
+
+/// Whether two claims have the same options.
+fn alike(one: &RunClaim, other: &RunClaim) -> bool {
+    let times = |claim: &RunClaim| (claim.limit, claim.lease, claim.valid_until, claim.takeover_within);
+    let run = |claim: &RunClaim| (claim.kind, claim.overlap, claim.max_attempts, claim.retry_failed);
+    times(one) == times(other) && run(one) == run(other) && one.instance == other.instance
+}
+
 impl LeaseStore {
     pub(super) fn new(calls: Calls) -> Self {
         Self { calls, indexed: Mutex::default() }
@@ -44,8 +93,8 @@ impl LeaseStore {
         jobs: &[Registration],
         forget_after: Duration,
     ) -> Result<Timed<Vec<Registered>>, BackendError> {
-        let pack = |r: &Registration| {
-            Pack::new().text(&*r.identity).text(&*r.fingerprint).text(r.instance.as_str()).int(ms(forget_after))
+        let pack = |pack: Pack, r: &Registration, _: Option<&Registration>| {
+            pack.text(&*r.identity).text(&*r.fingerprint).text(r.instance.as_str()).int(ms(forget_after))
         };
         let mut registered = Vec::with_capacity(jobs.len());
         let mut now = None;
@@ -68,7 +117,7 @@ impl LeaseStore {
 
     pub(super) async fn claim_manual(&self, claim: &ManualClaim) -> Result<Timed<ManualOutcome>, BackendError> {
         let request = Pack::new()
-            .text(hex(claim.token))
+            .token(claim.token)
             .text(claim.instance.as_str())
             .flag(claim.exclusive)
             .int(ms(claim.lease))
@@ -77,50 +126,32 @@ impl LeaseStore {
     }
 
     pub(super) async fn claim_many(&self, claims: &[RunClaim]) -> Timeds<ClaimOutcome> {
-        let pack = |claim: &RunClaim| {
-            Pack::new()
-                .text(claim.slot.ms().to_string())
-                .text(claim.kind.as_str())
-                .text(hex(claim.token))
-                .text(claim.instance.as_str())
-                .text(&*claim.identity)
-                .text(claim.floor.to_string())
-                .opt_text(claim.previous.map(|slot| slot.ms().to_string()))
-                .int(ms(claim.limit))
-                .int(ms(claim.lease))
-                .flag(claim.overlap == Overlap::Skip)
-                .int(i64::from(claim.max_attempts))
-                .opt_int(claim.retry_failed.map(ms))
-                .int(ms(claim.takeover_within))
-                .int(claim.valid_until)
-        };
         if self.calls.address().is_cluster()
             && let Err(error) = self.index_claimed(claims).await
         {
             return claims.iter().map(|_| Err(error.to_shared())).collect();
         }
-        let read = |claim: &RunClaim, answer: Answer| answer.claim(&claim.job);
+        let read = |claim: &RunClaim, answer: Answer| answer.claim(claim);
         let won = |outcome: &ClaimOutcome| matches!(outcome, ClaimOutcome::Won { .. });
-        self.calls.ask_claims(&script::CLAIM, claims, |claim| &claim.job, pack, read, won).await
+        self.calls.ask_claims(&script::CLAIM, claims, |claim| &claim.job, pack_claim, read, won).await
     }
 
     pub(super) async fn heartbeat_many(&self, beats: &[Beat]) -> Timeds<BeatOutcome> {
-        let pack = |beat: &Beat| {
-            Pack::new().text(id(&beat.run)).text(slot(&beat.run)).text(hex(beat.token)).int(ms(beat.lease))
+        let pack = |pack: Pack, beat: &Beat, _: Option<&Beat>| {
+            pack.text(id(&beat.run)).text(slot(&beat.run)).token(beat.token).int(ms(beat.lease))
         };
         self.calls.ask_many(&script::HEARTBEAT, beats, |beat| &beat.run.job, pack, |_, answer| answer.beat()).await
     }
 
     pub(super) async fn finish_many(&self, finishes: &[Finish]) -> Timeds<FinishOutcome> {
-        let pack = |finish: &Finish| {
+        let pack = |pack: Pack, finish: &Finish, _: Option<&Finish>| {
             let error = match &finish.ending {
                 Ending::Done => None,
                 Ending::Failed(text) | Ending::TimedOut(text) => Some(text),
             };
-            Pack::new()
-                .text(id(&finish.run))
+            pack.text(id(&finish.run))
                 .text(slot(&finish.run))
-                .text(hex(finish.token))
+                .token(finish.token)
                 .text(finish.ending.status().as_str())
                 .opt_text(error)
                 .flag(finish.last)
@@ -131,9 +162,9 @@ impl LeaseStore {
     }
 
     pub(super) async fn release_many(&self, releases: &[Release]) -> Timeds<ReleaseOutcome> {
-        let pack = |release: &Release| {
-            let (run, token) = (&release.run, release.token);
-            Pack::new().text(id(run)).text(slot(run)).text(hex(token)).flag(release.returned)
+        let pack = |pack: Pack, release: &Release, _: Option<&Release>| {
+            let run = &release.run;
+            pack.text(id(run)).text(slot(run)).token(release.token).flag(release.returned)
         };
         self.calls
             .ask_many(&script::RELEASE, releases, |release| &release.run.job, pack, |_, answer| answer.release())
@@ -149,8 +180,7 @@ impl LeaseStore {
         let chunks = if jobs.is_empty() { vec![jobs] } else { jobs.chunks(AT_ONCE).collect() };
         let mut clock = None;
         for some in chunks {
-            let nothing = some.iter().map(|_| Pack::new());
-            let (now, answers) = self.calls.run(&script::ACTIVE, some.iter(), nothing).await?;
+            let (now, answers) = self.calls.look(&script::ACTIVE, some).await?;
             clock = Some(now);
             for answer in answers {
                 runs.push(self.active_run(&answer)?);
@@ -169,8 +199,7 @@ impl LeaseStore {
         // Of no jobs at all is of all.
         let chunks = if jobs.is_empty() { vec![jobs] } else { jobs.chunks(AT_ONCE).collect() };
         for some in chunks {
-            let nothing = some.iter().map(|_| Pack::new());
-            let (_, answers) = self.calls.run(&script::KNOWN, some.iter(), nothing).await?;
+            let (_, answers) = self.calls.look(&script::KNOWN, some).await?;
             for answer in answers {
                 let job = self.named(&answer).map_err(|unread| self.calls.unread(unread))?;
                 known.push(answer.known(job).map_err(|unread| self.calls.unread(unread))?);
@@ -206,8 +235,8 @@ impl LeaseStore {
     }
 
     pub(super) async fn trim(&self, jobs: &[Trim]) -> Result<(), BackendError> {
-        let pack = |trim: &Trim| {
-            Pack::new().int(i64::from(trim.retention.size)).opt_int(trim.retention.ttl.map(ms)).int(ms(trim.keep))
+        let pack = |pack: Pack, trim: &Trim, _: Option<&Trim>| {
+            pack.int(i64::from(trim.retention.size)).opt_int(trim.retention.ttl.map(ms)).int(ms(trim.keep))
         };
         self.calls.trim(&script::TRIM, jobs, pack).await
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::{Cmd, Pipeline, RedisResult, Value};
+use redis::{Arg, Cmd, Pipeline, RedisResult, Value};
 
 use super::address::{Address, Connection};
 use super::error::{is_broken_connection, knows_no_such_script, needs_new_connection, sort};
@@ -153,33 +153,27 @@ impl Link {
     pub(super) async fn run_and_wait(
         &self,
         verb: &Verb,
-        keys: &[String],
-        args: &[Vec<u8>],
+        command: &Cmd,
         replicas: Replicas,
     ) -> Result<(Value, i64), BackendError> {
-        let both = |name: &str, script: &str| {
+        let both = |command: Cmd| {
             let mut commands = redis::pipe();
-            commands.cmd(name).arg(script).arg(keys.len()).arg(keys).arg(args);
+            commands.add_command(command);
             commands.cmd("WAIT").arg(replicas.count).arg(replicas.timeout.as_millis().max(1).to_string());
             commands
         };
-        let mut answers = self.send_all(&both("EVALSHA", &verb.hash)).await.and_then(two);
+        let mut answers = self.send_all(&both(command.clone())).await.and_then(two);
         if answers.as_ref().is_err_and(knows_no_such_script) {
-            answers = self.send_all(&both("EVAL", &verb.text)).await.and_then(two);
+            answers = self.send_all(&both(by_text(verb, command))).await.and_then(two);
         }
         answers.map_err(|error| sort(self.backend, &error))
     }
 
-    /// Runs a script: by its hash, or by its text if the server does not know it.
-    pub(super) async fn run(&self, verb: &Verb, keys: &[String], args: &[Vec<u8>]) -> Result<Value, BackendError> {
-        let command = |name: &str, script: &str| {
-            let mut command = redis::cmd(name);
-            command.arg(script).arg(keys.len()).arg(keys).arg(args);
-            command
-        };
-        let mut answer = self.send(&command("EVALSHA", &verb.hash)).await;
+    /// Runs a script by its hash, as the command says it, or by its text if the server does not know it.
+    pub(super) async fn run(&self, verb: &Verb, command: &Cmd) -> Result<Value, BackendError> {
+        let mut answer = self.send(command).await;
         if answer.as_ref().is_err_and(knows_no_such_script) {
-            answer = self.send(&command("EVAL", &verb.text)).await;
+            answer = self.send(&by_text(verb, command)).await;
         }
         answer.map_err(|error| sort(self.backend, &error))
     }
@@ -188,6 +182,25 @@ impl Link {
     pub(super) fn error(&self, kind: BackendErrorKind, message: impl Into<String>) -> BackendError {
         BackendError::new(self.backend, kind, message)
     }
+}
+
+/// The start of a command that runs a script by its hash.
+pub(super) fn by_hash(verb: &Verb, arguments: usize, bytes: usize) -> Cmd {
+    let mut command = Cmd::with_capacity(2 + arguments, 64 + bytes);
+    command.arg("EVALSHA").arg(&verb.hash);
+    command
+}
+
+/// The same command with the script's text.
+fn by_text(verb: &Verb, by_hash: &Cmd) -> Cmd {
+    let mut command = redis::cmd("EVAL");
+    command.arg(&verb.text);
+    for argument in by_hash.args_iter().skip(2) {
+        if let Arg::Simple(bytes) = argument {
+            command.arg(bytes);
+        }
+    }
+    command
 }
 
 /// The answers of a script and of the wait after it.

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::lease::first_reason;
 use crate::clock::from_ms;
 use crate::error::BackendErrorKind;
 use crate::lease::attempt_as_run;
 use crate::run::{
     AttemptRecord, AttemptStatus, BeatOutcome, ClaimOutcome, FinishOutcome, KnownJob, KnownSchedule, Lateness,
-    ManualOutcome, Pause, Reason, Record, Registered, Registrant, ReleaseOutcome, RunKey, SkipReason, SkipRecord,
-    SlotOutcome, Status,
+    ManualOutcome, Pause, Reason, Record, Registered, Registrant, ReleaseOutcome, RunClaim, RunKey, SkipReason,
+    SkipRecord, SlotOutcome, Status,
 };
 use crate::slot::{JobName, Slot, Token};
 
@@ -23,27 +24,39 @@ fn unread(what: &str, found: impl AsRef<str>) -> Unread {
     (BackendErrorKind::Config, format!("the store holds {found:?}, which is no {what} that this release knows"))
 }
 
-/// One answer: a word, and what goes with it.
+/// One answer: a word, and what goes with it; or a number, to a usual claim.
 #[derive(Debug)]
-pub(super) struct Answer(Vec<Value>);
+pub(super) struct Answer(Value);
 
 impl Answer {
     /// The answers of one call, and the clock they were given at.
     pub(super) fn all(value: Value) -> Read<(i64, Vec<Answer>)> {
-        let mut values = Answer::from(value)?.0.into_iter();
+        let mut values = Answer(value).values()?.into_iter();
         let Some(Value::Int(now)) = values.next() else { return Err(unread("answer", "no time")) };
-        Ok((now, values.map(Answer::from).collect::<Read<_>>()?))
+        Ok((now, values.map(Answer).collect()))
     }
 
-    fn from(value: Value) -> Read<Self> {
-        match value {
-            Value::Array(values) => Ok(Self(values)),
+    fn values(self) -> Read<Vec<Value>> {
+        match self.0 {
+            Value::Array(values) => Ok(values),
             other => Err(unread("answer", format!("{other:?}"))),
         }
     }
 
+    /// The answers in it, from this one on.
+    fn parts(self, from: usize) -> Read<impl Iterator<Item = Answer>> {
+        Ok(self.values()?.into_iter().skip(from).map(Answer))
+    }
+
+    fn get(&self, at: usize) -> Option<&Value> {
+        match &self.0 {
+            Value::Array(values) => values.get(at),
+            _ => None,
+        }
+    }
+
     pub(super) fn int(&self, at: usize) -> Read<i64> {
-        match self.0.get(at) {
+        match self.get(at) {
             Some(Value::Int(number)) => Ok(*number),
             other => Err(unread("number", format!("{other:?}"))),
         }
@@ -54,11 +67,11 @@ impl Answer {
     }
 
     fn is_none(&self, at: usize) -> bool {
-        matches!(self.0.get(at), None | Some(Value::Nil | Value::Boolean(false)))
+        matches!(self.get(at), None | Some(Value::Nil | Value::Boolean(false)))
     }
 
     pub(super) fn text(&self, at: usize) -> Read<&str> {
-        match self.0.get(at) {
+        match self.get(at) {
             Some(Value::BulkString(bytes)) => {
                 std::str::from_utf8(bytes).map_err(|_| unread("text", String::from_utf8_lossy(bytes)))
             }
@@ -134,7 +147,20 @@ impl Answer {
         }
     }
 
-    pub(super) fn claim(&self, job: &JobName) -> Read<ClaimOutcome> {
+    pub(super) fn claim(&self, claim: &RunClaim) -> Read<ClaimOutcome> {
+        let job = &claim.job;
+        // The fence of a first attempt, which is as it was asked for; or what is left of another's, as -1, -2 and so on.
+        if let Value::Int(number) = self.0 {
+            return Ok(match u64::try_from(number) {
+                Ok(fence) => ClaimOutcome::Won {
+                    attempt: 1,
+                    fence: Some(fence),
+                    reason: first_reason(claim),
+                    max_attempts: claim.max_attempts,
+                },
+                Err(_) => ClaimOutcome::Running { left: from_ms(-1 - number) },
+            });
+        }
         Ok(match self.word()? {
             "early" => ClaimOutcome::Early { wait: self.wait(1)? },
             "won" => ClaimOutcome::Won {
@@ -200,8 +226,7 @@ impl Answer {
         let floor = self.text(1)?;
         let mut registered = Registered::new(floor.parse().map_err(|_| unread("floor", floor))?);
         let mut others = Vec::new();
-        for value in self.0.into_iter().skip(2) {
-            let by = Answer::from(value)?;
+        for by in self.parts(2)? {
             others.push((by.text(0)?.to_owned(), (by.text(1)?.to_owned(), by.text(2)?.to_owned())));
         }
         others.sort();
@@ -233,8 +258,7 @@ impl Answer {
         let mut known = KnownJob::new(job);
         known.trim_mark = if self.is_none(1) { None } else { Some(self.slot(1)?) };
         known.pause = self.pause_at(2)?;
-        for value in self.0.into_iter().skip(5) {
-            let line = Answer::from(value)?;
+        for line in self.parts(5)? {
             let mut schedule = KnownSchedule::new(line.text(0)?, line.time(1)?);
             if !line.is_none(2) {
                 schedule.registered = Some(Registrant::new(line.text(2)?, line.text(3)?, line.time(4)?));
@@ -247,7 +271,7 @@ impl Answer {
 
     pub(super) fn history(self, job: &JobName) -> Read<Vec<Record>> {
         self.word()?;
-        self.0.into_iter().skip(1).map(|line| Answer::from(line)?.record(job)).collect()
+        self.parts(1)?.map(|line| line.record(job)).collect()
     }
 
     /// What was decided about who is first.
@@ -274,7 +298,7 @@ impl Answer {
     /// The history of a store without leases.
     pub(super) fn first_history(self, job: &JobName) -> Read<Vec<Record>> {
         self.word()?;
-        self.0.into_iter().skip(1).map(|line| Answer::from(line)?.first_attempt(job).map(Record::Attempt)).collect()
+        self.parts(1)?.map(|line| line.first_attempt(job).map(Record::Attempt)).collect()
     }
 
     fn first_attempt(&self, job: &JobName) -> Read<AttemptRecord> {

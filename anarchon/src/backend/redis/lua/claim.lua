@@ -25,8 +25,8 @@ end
 
 local AS_RUN = { done = 'done', failed = 'failed', timed_out = 'timed_out', lost = 'dead' }
 
-local function skipped(job, id, bound)
-  if not bound or tonumber(id) > tonumber(bound) then
+local function skipped(job, id)
+  if tonumber(id) > job.newest then
     return false
   end
   local next_one = call('ZRANGEBYSCORE', job.key .. ':s', id, '+inf', 'LIMIT', 0, 1)[1]
@@ -49,20 +49,18 @@ local function between(job, from, to)
   return false
 end
 
-local function record_skip(job, id, previous, reason, bound)
+local function record_skip(job, id, previous, reason)
   local skips, first, count = job.key .. ':s', id, 1
   local before = call('ZREVRANGEBYSCORE', skips, '(' .. id, '-inf', 'LIMIT', 0, 1)[1]
   if before then
     local from, to, times, why = string.match(before, '^(%S+) (%S+) (%S+) (%S+)$')
-    if why == reason and to == previous and not between(job, to, id) then
+    if why == reason and previous and to == text(previous) and not between(job, to, id) then
       first, count = from, tonumber(times) + 1
       call('ZREM', skips, before)
     end
   end
   call('ZADD', skips, id, first .. ' ' .. id .. ' ' .. text(count) .. ' ' .. reason)
-  if not bound or tonumber(bound) < tonumber(id) then
-    set(job, 'skips', id)
-  end
+  decided(job, tonumber(id))
 end
 
 -- Older runs that wait for a retry end as their last attempt did: the newer slot replaces them.
@@ -77,7 +75,12 @@ local function supersede(job, slot)
   end
 end
 
-local function take_over(job, run, token, instance, lease, fence)
+-- The run that a claim asks for, but for what is known when it begins.
+local function asked_for(id, token)
+  return { id, id, token, unpacked(shared) }
+end
+
+local function take_over(job, run, token)
   local reason = run[TOKEN] and 'takeover' or 'hand-over'
   if run[STATUS] == 'waiting' then
     reason = 'retry'
@@ -87,14 +90,11 @@ local function take_over(job, run, token, instance, lease, fence)
     end_attempt(job, run[ID], run[TOKEN], 'lost', false)
   end
   run[ATTEMPT], run[STATUS], run[UNTIL] = run[ATTEMPT] + 1, 'running', now + lease
-  begin(job, run, token, reason, instance, fence)
+  begin(job, run, token, reason, asked_for(run[ID], token)[INSTANCE])
   return won(run)
 end
 
-local function decide(job, found, floor, ...)
-  local id, kind, token, instance, _, _, previous, limit, lease, skip, max, retry, within = ...
-  local paused, fence, mark, bound = found[4], found[5], found[6], found[8]
-  local slot = tonumber(id)
+local function decide(job, id, token, slot, previous, paused, mark, floor)
   if slot > now then
     return { 'early', slot - now }
   end
@@ -128,9 +128,9 @@ local function decide(job, found, floor, ...)
     if blocker then
       return overlap(blocker, false)
     end
-    return take_over(job, run, token, instance, lease, fence)
+    return take_over(job, run, token)
   end
-  if skipped(job, id, bound) then
+  if skipped(job, id) then
     return { 'done', 'skipped' }
   end
   if kind == 'takeover' then
@@ -146,47 +146,48 @@ local function decide(job, found, floor, ...)
   local recorded = kind == 'scheduled'
   if paused then
     if recorded then
-      record_skip(job, id, previous, 'paused', bound)
+      record_skip(job, id, previous, 'paused')
     end
     return { 'paused', recorded and 1 or 0 }
   end
   local blocker = skip and blocker_of(job, id, true)
   if blocker then
     if recorded then
-      record_skip(job, id, previous, 'overlap', bound)
+      record_skip(job, id, previous, 'overlap')
     end
     return overlap(blocker, recorded)
   end
   if skip then
     supersede(job, slot)
   end
-  local reason = kind == 'catch-up' and 'catch-up' or 'scheduled'
-  -- With places for what `begin` says: to enlarge a table costs more than to make it.
-  run = { id, id, 'running', 1, 0, 0, token, now + lease, false, max, retry, within, true, false, false, false, false }
-  begin(job, run, token, reason, instance, fence)
+  run = asked_for(id, token)
+  run[UNTIL] = now + lease
+  begin(job, run, token, run[REASON], run[INSTANCE])
   insert(job, run)
   return won(run)
 end
 
-local function step(key, ...)
-  local id, _, token, _, identity, floor = ...
-  if now > select(14, ...) then
+local function step(key, id, _, token, slot, floor_field, floor, previous, ...)
+  if ... then
+    kind, limit, lease, valid_until, skip, shared = ...
+  end
+  if now > valid_until then
     return { 'late', 'stale' }
   end
-  local job, found = load(key, id, 'pause', 'fence', 'mark', 'touched', 'skips', 'f:' .. identity)
+  local job, found = load(key, id, 'pause', 'mark', 'touched', floor_field)
   if not job then
     return found
   end
-  if found[9] then
-    floor = found[9]
+  if found[7] then
+    floor = found[7]
   else
-    set(job, 'f:' .. identity, floor)
+    set(job, floor_field, text(floor))
   end
-  if found[7] and now - tonumber(found[7]) > HOUR then
+  if found[6] and tonumber(found[6]) < hour then
     touch(job)
   end
   close_over(job, token)
-  local answer = decide(job, found, floor, ...)
+  local answer = decide(job, id, token, slot, previous, found[4], found[5], floor)
   save(job)
   return answer
 end

@@ -2,6 +2,7 @@
 -- renewed, in whatever order.
 
 local jobs = {}
+local alive, lost = { 'alive' }, { 'lost' }
 
 local function job_at(key)
   local known = jobs[key]
@@ -23,10 +24,10 @@ local function step(key, id, slot, token, lease)
   end
   local run = known.runs[id]
   if not run or run[SLOT] ~= slot or run[TOKEN] ~= token or not live(run) then
-    return { 'lost' }
+    return lost
   end
   renew(known.job, run, lease)
-  return { 'alive' }
+  return alive
 end
 
 local answers = { now }

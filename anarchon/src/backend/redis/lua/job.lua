@@ -12,9 +12,11 @@ local function load(key, id, ...)
   if version and version ~= FORMAT and tonumber(version) > NEWEST then
     return nil, { 'newer', version }
   end
-  local job = { key = key, new = not version, open = {}, records = {}, stale = {}, fields = {}, over = {} }
-  if found[2] and found[2] ~= '' then
-    job.open = unpacked(found[2])
+  local job = {
+    key = key, new = not version, open = {}, fence = 0, newest = 0, records = {}, stale = {}, fields = {}, over = {},
+  }
+  if found[2] then
+    job.open, job.fence, job.newest, job.paused = unpacked(found[2])
   end
   if id then
     job.records[id] = found[3] and unpacked(found[3])
@@ -76,10 +78,22 @@ local function write(command, key, list)
   end
 end
 
+-- What `open` holds.
+local function state(job)
+  -- No runs are packed as the byte 144, and `true` as 195.
+  local runs = #job.open > 0 and pack(job.open) or '\144'
+  return runs .. times('>BI8BI8', 207, job.fence, 207, job.newest) .. (job.paused and '\195' or '')
+end
+
+-- Notes a slot that is decided: older ones are not for `fresh.lua`.
+local function decided(job, slot)
+  job.newest, job.changed = math.max(job.newest, slot), true
+end
+
 -- Writes what has changed: as a rule by one command for the hash, and one for runs that are over.
 local function save(job)
   if job.changed then
-    set(job, 'open', #job.open > 0 and pack(job.open) or '')
+    set(job, 'open', state(job))
   end
   for id in pairs(job.stale) do
     set(job, 'r:' .. id, pack(job.records[id]))
@@ -97,6 +111,10 @@ local function save(job)
   end
 end
 
+local function manual(run)
+  return string.byte(run[ID]) == 109
+end
+
 local function insert(job, run)
   local open, slot, at = job.open, tonumber(run[SLOT]), #job.open + 1
   while at > 1 do
@@ -107,11 +125,10 @@ local function insert(job, run)
     at = at - 1
   end
   table.insert(open, at, run)
+  if not manual(run) then
+    decided(job, slot)
+  end
   job.changed = true
-end
-
-local function manual(run)
-  return string.byte(run[ID]) == 109
 end
 
 local function left(run)
@@ -146,15 +163,14 @@ end
 
 -- Notes a new attempt of a run, with the next fence: it grows even when a failed-over server has forgotten the last. The
 -- first one needs no record yet: all there is to know is in the run.
-local function begin(job, run, token, reason, instance, last_fence)
-  local fence = math.max((tonumber(last_fence) or 0) + 1, now)
+local function begin(job, run, token, reason, instance)
   local kept = find(job, run[ID]) and record(job, run[ID], true)
-  run[TOKEN], run[FENCE], run[REASON], run[INSTANCE], run[CLAIMED] = token, fence, reason, instance, now
+  job.fence = math.max(job.fence + 1, now)
+  run[TOKEN], run[REASON], run[INSTANCE], run[CLAIMED], run[FENCE] = token, reason, instance, now, job.fence
   if kept then
     local attempts = kept[R_ATTEMPTS]
     attempts[#attempts + 1] = attempt_in(run)
   end
-  set(job, 'fence', text(fence))
   job.changed = true
 end
 

@@ -5,7 +5,7 @@ local function step(key, token, instance, exclusive, lease, valid_until)
     return { 'late' }
   end
   local id = 'm' .. token
-  local job, found = load(key, id, 'fence')
+  local job, found = load(key, id)
   if not job then
     return found
   end
@@ -30,8 +30,9 @@ local function step(key, token, instance, exclusive, lease, valid_until)
   end
   if not answer then
     local slot = text(now)
-    local run = { id, slot, 'running', 1, 0, 0, token, now + lease, false, 1, false, 0, exclusive }
-    begin(job, run, token, 'manual', instance, found[4])
+    local run =
+      { id, slot, token, 'running', 1, 0, 0, false, 1, false, 0, exclusive, 'manual', instance, now + lease, now, 0 }
+    begin(job, run, token, 'manual', instance)
     insert(job, run)
     answer = { 'won', slot, run[FENCE] }
   end

@@ -8,33 +8,37 @@
 --
 -- A job has three keys under one hash tag. <job> is a hash:
 --   v        the format of all that is here
---   open     its unfinished runs, by slot and id (the positions below), packed
+--   open     packed one after the other: its unfinished runs, by slot and id (the positions below), the last fence, the
+--            newest slot that was claimed, skipped or trimmed (0: none since 1970), and `true` if it is paused
 --   r:<id>   one run's record: slot, status and end of the run once it is over, and its attempts, packed; a run whose
 --            first attempt is open has none yet
 --   f:<schedule identity>  the floor
---   fence, mark (newest trimmed slot), skips (an upper bound of the last skipped slot), touched, ttl
+--   mark (newest trimmed slot), touched, ttl
 --   pause    who, when and a note, packed;  reg: who registered which schedule, packed
 -- <job>:h is a sorted set of the runs that are over ("<id> <number of attempts>") by slot, <job>:s one of the skip
 -- records ("<first> <last> <count> <reason>") by their last slot. The id of a run is its slot, or `m` and the token of a
 -- manual one. Tokens are 32 hex digits: they are compared by the server's locale.
 --
 -- Needs Redis 5, or any Valkey, since when a script's effects are replicated in place of its text, so that it may read
--- the clock and write. HSET of several fields and UNLINK came with 4.0, PEXPIRE, PTTL, TIME and cmsgpack with 2.6 to
--- 2.8, the rest is older.
+-- the clock and write. HSET of several fields and UNLINK came with 4.0, PEXPIRE, PTTL, TIME, cmsgpack and struct with
+-- 2.6 to 2.8, the rest is older.
 
 local FORMAT, NEWEST = '1', 2
 local HOUR, DAY = 3600000, 86400000
 local CHUNK = 4000
 
--- An unfinished run. From FENCE on it is about its latest attempt.
-local ID, SLOT, STATUS, ATTEMPT, FAILURES, RELEASES, TOKEN, UNTIL, ENDED = 1, 2, 3, 4, 5, 6, 7, 8, 9
-local MAX, RETRY, WITHIN, COUNTS, FENCE, REASON, INSTANCE, CLAIMED = 10, 11, 12, 13, 14, 15, 16, 17
+-- An unfinished run; TOKEN, REASON, INSTANCE, CLAIMED and FENCE are those of its latest attempt. Of a claim that wins, the
+-- client sends all but the last three, packed as they are stored; from STATUS to INSTANCE they are alike for many claims.
+local ID, SLOT, TOKEN, STATUS, ATTEMPT, FAILURES, RELEASES, ENDED = 1, 2, 3, 4, 5, 6, 7, 8
+local MAX, RETRY, WITHIN, COUNTS, REASON, INSTANCE, UNTIL, CLAIMED, FENCE = 9, 10, 11, 12, 13, 14, 15, 16, 17
 -- A record; and an attempt in it.
 local R_SLOT, R_STATUS, R_UNTIL, R_ATTEMPTS = 1, 2, 3, 4
 local A_NUMBER, A_TOKEN, A_FENCE, A_REASON, A_INSTANCE, A_STATUS = 1, 2, 3, 4, 5, 6
 local A_CLAIMED, A_ENDED, A_ERROR, A_NOTE = 7, 8, 9, 10
 
 local call, pack, unpacked, format = redis.call, cmsgpack.pack, cmsgpack.unpack, string.format
+-- Packs times, each after the byte 207: as cmsgpack would if they are beyond 32 bits, but at half its cost.
+local times = struct.pack
 local INDEX = KEYS[#ARGV]
 
 local now = tonumber(ARGV[1])

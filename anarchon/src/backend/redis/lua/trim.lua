@@ -91,7 +91,8 @@ local function step(key, size, ttl, keep)
     end
   end
   if mark and mark ~= found[4] then
-    call('HSET', key, 'mark', mark)
+    decided(job, tonumber(mark))
+    call('HSET', key, 'mark', mark, 'open', state(job))
   end
   -- Those two keys may have been made since the job was registered, which is when all three get their time to live; and
   -- without the hash they mean nothing.
