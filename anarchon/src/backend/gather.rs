@@ -1,6 +1,7 @@
 //! Single claims that come while others are under way go together: a call about many costs a store far less than as many
 //! calls. Who claims for many jobs does so in one call anyway; this is for those who claim for one, many at a time.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::oneshot::{self, Sender};
@@ -19,13 +20,26 @@ type Answer = Result<Timed<ClaimOutcome>, BackendError>;
 #[derive(Debug)]
 pub(super) struct Gather {
     calls: Semaphore,
-    waiting: Mutex<Vec<Waiting>>,
+    waiting: Mutex<Waiting>,
 }
 
-#[derive(Debug)]
+/// The claims that wait, by number, in the order in which they came.
+#[derive(Debug, Default)]
 struct Waiting {
-    claim: RunClaim,
-    answer: Sender<Answer>,
+    claims: BTreeMap<u64, (RunClaim, Sender<Answer>)>,
+    last: u64,
+}
+
+/// The place of a claim that waits. It goes with whoever waits for its answer.
+struct Place<'a> {
+    gather: &'a Gather,
+    number: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.gather.waiting().claims.remove(&self.number);
+    }
 }
 
 /// What a claim has to do.
@@ -61,11 +75,11 @@ impl Gather {
             return Some(Turn::Alone(call));
         }
         let (answer, mut coming) = oneshot::channel();
-        self.waiting().push(Waiting { claim: claim.clone(), answer });
+        let place = self.place(claim, answer);
         tokio::select! {
             biased;
             answer = &mut coming => answer.ok().map(Turn::Answered),
-            call = self.calls.acquire() => match (call.ok().and_then(|call| self.lead(claim, call)), coming) {
+            call = self.calls.acquire() => match (call.ok().and_then(|call| self.lead(place.number, call)), coming) {
                 (Some(together), _) => Some(Turn::Together(together)),
                 (None, coming) => coming.await.ok().map(Turn::Answered),
             },
@@ -81,23 +95,30 @@ impl Gather {
         }
     }
 
-    /// All that wait, with this claim as the first; or nothing, if another has taken it along.
-    fn lead<'a>(&'a self, claim: &RunClaim, call: SemaphorePermit<'a>) -> Option<Together<'a>> {
+    fn place(&self, claim: &RunClaim, answer: Sender<Answer>) -> Place<'_> {
         let mut waiting = self.waiting();
-        let own = waiting.iter().position(|other| other.claim.token == claim.token && other.claim.job == claim.job)?;
-        let own = waiting.remove(own);
-        // Some have given up meanwhile.
-        waiting.retain(|other| !other.answer.is_closed());
-        let along = waiting.len().min(AT_ONCE - 1);
-        let (mut claims, mut others) = (vec![own.claim], Vec::with_capacity(along));
-        for other in waiting.drain(..along) {
-            claims.push(other.claim);
-            others.push(other.answer);
+        waiting.last += 1;
+        let number = waiting.last;
+        waiting.claims.insert(number, (claim.clone(), answer));
+        Place { gather: self, number }
+    }
+
+    /// All that wait, with the claim of this number as the first; or nothing, if another has taken it along.
+    fn lead<'a>(&'a self, number: u64, call: SemaphorePermit<'a>) -> Option<Together<'a>> {
+        let mut waiting = self.waiting();
+        let (own, _) = waiting.claims.remove(&number)?;
+        let (mut claims, mut others) = (vec![own], Vec::new());
+        while let Some((_, (claim, answer))) = waiting.claims.pop_first() {
+            claims.push(claim);
+            others.push(answer);
+            if claims.len() == AT_ONCE {
+                break;
+            }
         }
         Some(Together { claims, others, _call: call })
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Waiting>> {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -175,7 +196,7 @@ mod tests {
                 }
             });
         }
-        until(|| gather.waiting().len() == 20).await;
+        until(|| gather.waiting().claims.len() == 20).await;
         drop(going);
         let mut led = Vec::new();
         while let Some(count) = tasks.join_next().await {
@@ -199,8 +220,9 @@ mod tests {
             let turn = again.turn(&of_third).await;
             matches!(turn, Turn::Alone(_))
         });
-        until(|| gather.waiting().len() == 3).await;
+        until(|| gather.waiting().claims.len() == 3).await;
         drop(given_up);
+        assert_eq!(gather.waiting().claims.len(), 2, "who gives up leaves nothing behind");
         drop(going);
         let Turn::Together(together) = leading.await else { panic!("it does not lead") };
         let jobs: Vec<_> = together.claims().iter().map(|claim| claim.job.as_str()).collect();
@@ -208,6 +230,24 @@ mod tests {
         // Its call was given up, or panicked.
         drop(together);
         assert!(tokio::time::timeout(Duration::from_secs(60), task).await.unwrap().unwrap());
-        assert!(gather.waiting().is_empty());
+        assert!(gather.waiting().claims.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_copy_of_a_claim_gets_its_own_answer_and_not_that_of_the_first() {
+        let gather = Gather::default();
+        let going = going(&gather).await;
+        let first = claim("job");
+        let second = RunClaim { valid_until: 9, ..first.clone() };
+        let mut early = Box::pin(gather.turn(&first));
+        assert!(futures_util::poll!(&mut early).is_pending());
+        let mut later = Box::pin(gather.turn(&second));
+        assert!(futures_util::poll!(&mut later).is_pending());
+        // Whoever sent the first gives up before its turn comes.
+        drop(early);
+        drop(going);
+        let Turn::Together(together) = later.await else { panic!("it does not lead") };
+        let sent: Vec<_> = together.claims().iter().map(|claim| claim.valid_until).collect();
+        assert_eq!(sent, [9]);
     }
 }

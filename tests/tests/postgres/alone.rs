@@ -3,7 +3,7 @@
 use anarchon::backend::PostgresDialect;
 use anarchon::backend::sql::{SqlDialect as _, Tables, Verb};
 use anarchon::run::{ClaimOutcome, RunClaim, Status};
-use anarchon::{Backend as _, LeaseBackend as _, PostgresBackend};
+use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, PostgresBackend};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, raw_sql};
 
 use crate::batches::wait_waiting;
@@ -83,5 +83,40 @@ async fn a_claim_that_has_waited_goes_by_what_the_one_before_it_left() {
         let lock = "SELECT 1 FROM anarchon_runs_jobs WHERE job = 'idle' AND ident = '' FOR UPDATE";
         let outcome = after(place, &backend, url, lock, &claim("idle", 2), nothing).await;
         assert!(won(&outcome), "{place:?}: {outcome:?}");
+    }
+}
+
+/// Claims that wait go together; what one of them runs into must not be told to the others.
+#[tokio::test]
+async fn a_job_that_somebody_holds_fails_no_claims_of_others_that_went_with_its_own() {
+    for place in [V15, POOLED_1_24] {
+        let Some(database) = place.database() else { return };
+        let backend = PostgresBackend::new(database.url());
+        backend.connect().await.expect("a connection");
+        let first = claim("held", 1);
+        assert!(won(&backend.claim(&first).await.expect("an answer").value));
+        backend.finish(&done(&first)).await.expect("an answer");
+        let mut user = PgConnection::connect(database.url()).await.expect("a connection");
+        let mut transaction = user.begin().await.expect("a transaction");
+        let lock = "SELECT 1 FROM anarchon_runs_jobs WHERE job = 'held' AND ident = '' FOR UPDATE";
+        transaction.execute(lock).await.expect("a lock");
+        // Two take all the calls there may be, and the others wait behind them.
+        let held = [2, 3, 4].map(|slot| claim("held", slot));
+        let others = ["z", "a", "m"].map(|job| claim(job, 1));
+        let waiting = async {
+            wait_waiting(&mut transaction, 2).await;
+            let held = backend.claim(&held[2]);
+            let others = futures_util::future::join_all(others.iter().map(|claim| backend.claim(claim)));
+            tokio::join!(held, others)
+        };
+        let (one, two, (three, answers)) = tokio::join!(backend.claim(&held[0]), backend.claim(&held[1]), waiting);
+        for answer in [one, two, three] {
+            assert_eq!(answer.expect_err("it is held").kind(), BackendErrorKind::Busy, "{place:?}");
+        }
+        for answer in answers {
+            let outcome = answer.unwrap_or_else(|error| panic!("{place:?}: {error}")).value;
+            assert!(won(&outcome), "{place:?}: {outcome:?}");
+        }
+        transaction.rollback().await.expect("a rollback");
     }
 }

@@ -66,8 +66,10 @@ async fn known(store: &RedisBackend, name: &str, claims: &[RunClaim]) -> Vec<Run
     known
 }
 
+/// What is stored of it, with each number packed in the same way.
 fn stored(server: &Redis, claim: &RunClaim) -> Vec<u8> {
-    server.ask(cmd("HGET").arg(format!("cron:{{{}}}", claim.job)).arg("open"))
+    let read = "return cmsgpack.pack(cmsgpack.unpack(redis.call('HGET', KEYS[1], 'open')))";
+    server.ask(cmd("EVAL").arg(read).arg(1).arg(format!("cron:{{{}}}", claim.job)))
 }
 
 #[test]

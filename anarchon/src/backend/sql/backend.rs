@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use super::client::{Row, SqlClient, SqlError};
 use super::dialect::{SqlDialect, Verb};
 use super::many::{Answers, rounds};
@@ -24,6 +26,12 @@ const CLAIM_AGAIN: usize = 3;
 const TRIM_AT_ONCE: usize = 32;
 
 type Many<T> = Vec<Result<Timed<T>, BackendError>>;
+
+/// Whether the store refused a call that was about several claims, for what may be the fault of one.
+fn failed_with_others<T>(answer: &Result<T, BackendError>) -> bool {
+    let kind = answer.as_ref().err().map(BackendError::kind);
+    matches!(kind, Some(BackendErrorKind::Busy | BackendErrorKind::Refused))
+}
 
 impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
     /// Claims, in as few calls as may be.
@@ -225,7 +233,16 @@ impl<C: SqlClient, D: SqlDialect> LeaseBackend for SqlBackend<C, D> {
         match self.gather.turn(claim).await {
             Turn::Alone(_call) => self.claim_all(claims).await,
             Turn::Together(together) => {
-                let answers = self.claim_all(together.claims()).await;
+                let claims = together.claims();
+                let mut answers = self.claim_all(claims).await;
+                if claims.len() > 1 {
+                    // What one of them runs into is no answer to the others.
+                    let again = answers.iter_mut().zip(claims).filter(|(answer, _)| failed_with_others(answer));
+                    join_all(again.map(async |(answer, claim)| {
+                        *answer = Answers::only(self.name(), self.claim_all(std::slice::from_ref(claim)).await);
+                    }))
+                    .await;
+                }
                 together.share(answers).into_iter().collect()
             }
             Turn::Answered(answer) => vec![answer],

@@ -29,8 +29,8 @@ BEGIN
       claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts)
     SELECT p_slot, p_job, '', 'running', p_job, 1, p_token, p_token, l.fence, v_reason, p_instance,
       t.now_ms, t.now_ms + p_lease, p_max, p_retry, p_within, 1
-    -- The clock, read again after the lock, and once.
-    FROM l CROSS JOIN LATERAL (SELECT @clock@ AS now_ms OFFSET 0) t
+    -- The clock, read again once the row is there, and so after the lock.
+    FROM l CROSS JOIN LATERAL (SELECT greatest(@clock@, l.fence - l.fence) AS now_ms OFFSET 0) t
     WHERE t.now_ms <= p_valid AND p_slot BETWEEN t.now_ms - p_limit AND t.now_ms
     RETURNING fence, claimed_at INTO x;
     IF FOUND THEN

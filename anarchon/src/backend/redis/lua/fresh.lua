@@ -50,7 +50,7 @@ while first <= #ARGV do
     end
     fence = fence < now and now or fence + 1
     -- The run's UNTIL, CLAIMED and FENCE, the last fence, and the newest slot.
-    local rest = times('>BI8BI8BI8BI8BI8', 207, now + lease, 207, now, 207, fence, 207, fence, 207, slot)
+    local rest = times('>BdBdBdBdBd', 203, now + lease, 203, now, 203, fence, 203, fence, 203, slot)
     call('HSET', key, 'open', ONE_RUN .. sub(request, 1, 2 * #id + BESIDE) .. shared .. rest)
     answers[first] = fence
   end

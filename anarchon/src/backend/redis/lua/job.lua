@@ -82,7 +82,7 @@ end
 local function state(job)
   -- No runs are packed as the byte 144, and `true` as 195.
   local runs = #job.open > 0 and pack(job.open) or '\144'
-  return runs .. times('>BI8BI8', 207, job.fence, 207, job.newest) .. (job.paused and '\195' or '')
+  return runs .. times('>BdBd', 203, job.fence, 203, job.newest) .. (job.paused and '\195' or '')
 end
 
 -- Notes a slot that is decided: older ones are not for `fresh.lua`.

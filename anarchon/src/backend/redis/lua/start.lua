@@ -37,7 +37,8 @@ local A_NUMBER, A_TOKEN, A_FENCE, A_REASON, A_INSTANCE, A_STATUS = 1, 2, 3, 4, 5
 local A_CLAIMED, A_ENDED, A_ERROR, A_NOTE = 7, 8, 9, 10
 
 local call, pack, unpacked, format = redis.call, cmsgpack.pack, cmsgpack.unpack, string.format
--- Packs times, each after the byte 207: as cmsgpack would if they are beyond 32 bits, but at half its cost.
+-- Packs times at half of what cmsgpack takes, as doubles, each after the byte 203: `struct` has integers no longer than the C
+-- compiler's `long`, which on some servers are 32 bits.
 local times = struct.pack
 local INDEX = KEYS[#ARGV]
 
