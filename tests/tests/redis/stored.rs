@@ -92,6 +92,8 @@ fn what_is_left_of_a_job_that_nobody_registers_expires_and_a_pause_does_not() {
             fence(&store, &done).await;
             finish(&store, &done, Ending::Done).await;
             store.set_paused(&job("a"), Some(&Pause::new("me", ""))).await.expect("an answer");
+            // Another slot, of another millisecond.
+            passed(&store).await;
             let skipped = claim(&store, "a", 0).await;
             outcome(&store, &skipped).await.expect("an answer");
             let expiry = |key: &str| server.ask::<i64>(cmd("TTL").arg(key));
