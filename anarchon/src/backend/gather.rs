@@ -58,7 +58,8 @@ pub(super) enum Turn<'a> {
 #[derive(Debug)]
 pub(super) struct Together<'a> {
     claims: Vec<RunClaim>,
-    others: Vec<Sender<Answer>>,
+    /// Who waits for the answer of each; one's own has nobody.
+    others: Vec<Option<Sender<Answer>>>,
     _call: SemaphorePermit<'a>,
 }
 
@@ -103,18 +104,18 @@ impl Gather {
         Place { gather: self, number }
     }
 
-    /// All that wait, with the claim of this number as the first; or nothing, if another has taken it along.
+    /// All that wait, the claim of this number among them; or nothing, if another has taken it along.
     fn lead<'a>(&'a self, number: u64, call: SemaphorePermit<'a>) -> Option<Together<'a>> {
         let mut waiting = self.waiting();
         let (own, _) = waiting.claims.remove(&number)?;
-        let (mut claims, mut others) = (vec![own], Vec::new());
-        while let Some((_, (claim, answer))) = waiting.claims.pop_first() {
-            claims.push(claim);
-            others.push(answer);
-            if claims.len() == AT_ONCE {
-                break;
-            }
+        let mut going = vec![(own, None)];
+        while going.len() < AT_ONCE {
+            let Some((_, (claim, answer))) = waiting.claims.pop_first() else { break };
+            going.push((claim, Some(answer)));
         }
+        // In this order their rows are locked by everybody.
+        going.sort_by(|(one, _), (other, _)| one.job.as_str().cmp(other.job.as_str()));
+        let (claims, others) = going.into_iter().unzip();
         Some(Together { claims, others, _call: call })
     }
 
@@ -128,13 +129,15 @@ impl Together<'_> {
         &self.claims
     }
 
-    /// Hands each of the others its answer; what is left is one's own.
+    /// Hands each of the others its answer, in the order of the claims; what is left is one's own.
     pub(super) fn share(self, answers: Vec<Answer>) -> Option<Answer> {
-        let mut answers = answers.into_iter();
-        let own = answers.next();
+        let mut own = None;
         for (other, answer) in self.others.into_iter().zip(answers) {
-            // It may have given up.
-            drop(other.send(answer));
+            match other {
+                // It may have given up.
+                Some(other) => drop(other.send(answer)),
+                None => own = Some(answer),
+            }
         }
         own
     }
@@ -152,8 +155,10 @@ mod tests {
         RunClaim::new(JobName::new(job).unwrap(), Slot::from_ms(1), Token::random(), InstanceId::new("one").unwrap())
     }
 
+    /// Answers that tell whose they are.
     fn answers(claims: &[RunClaim]) -> Vec<Answer> {
-        claims.iter().map(|_| Ok(Timed { value: ClaimOutcome::Gone, store_ms: Some(7) })).collect()
+        let whose = |claim: &RunClaim| claim.job.as_str().trim_start_matches("job-").parse().unwrap();
+        claims.iter().map(|claim| Ok(Timed { value: ClaimOutcome::Gone, store_ms: Some(whose(claim)) })).collect()
     }
 
     async fn until(holds: impl Fn() -> bool) {
@@ -184,13 +189,13 @@ mod tests {
                 match gather.turn(&claim(&format!("job-{job}"))).await {
                     Turn::Alone(_) => panic!("alone"),
                     Turn::Answered(answer) => {
-                        assert_eq!(answer.unwrap().store_ms, Some(7));
+                        assert_eq!(answer.unwrap().store_ms, Some(job));
                         0
                     }
                     Turn::Together(together) => {
                         let count = together.claims().len();
                         let answers = answers(together.claims());
-                        assert!(together.share(answers).is_some());
+                        assert_eq!(together.share(answers).unwrap().unwrap().store_ms, Some(job));
                         count
                     }
                 }
@@ -210,7 +215,7 @@ mod tests {
     async fn those_whose_leader_has_gone_try_again_and_those_that_gave_up_are_not_sent() {
         let gather = Arc::new(Gather::default());
         let going = going(&gather).await;
-        let (first, second, third) = (claim("first"), claim("second"), claim("third"));
+        let (first, second, third) = (claim("the first"), claim("second"), claim("another"));
         let mut leading = Box::pin(gather.turn(&first));
         let mut given_up = Box::pin(gather.turn(&second));
         assert!(futures_util::poll!(&mut leading).is_pending());
@@ -226,7 +231,7 @@ mod tests {
         drop(going);
         let Turn::Together(together) = leading.await else { panic!("it does not lead") };
         let jobs: Vec<_> = together.claims().iter().map(|claim| claim.job.as_str()).collect();
-        assert_eq!(jobs, ["first", "third"]);
+        assert_eq!(jobs, ["another", "the first"]);
         // Its call was given up, or panicked.
         drop(together);
         assert!(tokio::time::timeout(Duration::from_secs(60), task).await.unwrap().unwrap());

@@ -74,14 +74,10 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The values of each, in the order of the jobs, in which their rows are locked.
+    /// The values of each.
     pub(super) fn values(self) -> Vec<Vec<Value>> {
         match self {
-            Self::Claims(claims) => {
-                let mut claims: Vec<&RunClaim> = claims.iter().collect();
-                claims.sort_by_key(|claim| claim.job.as_str());
-                claims.into_iter().map(claim_values).collect()
-            }
+            Self::Claims(claims) => claims.iter().map(claim_values).collect(),
             Self::Manual(claim) => vec![manual_values(claim)],
         }
     }
