@@ -103,6 +103,14 @@ impl RunClaim {
     pub fn key(&self) -> RunKey {
         RunKey::scheduled(self.job.clone(), self.slot)
     }
+
+    /// Whether another asks on the same options, as claims of one batch mostly do: whatever may be sent once for both is
+    /// the same in them, beside what they say of their slots and schedules.
+    pub(crate) fn has_options_of(&self, other: &Self) -> bool {
+        let times = |claim: &Self| (claim.limit, claim.lease, claim.takeover_within, claim.valid_until);
+        let rules = |claim: &Self| (claim.kind, claim.overlap, claim.max_attempts, claim.retry_failed);
+        times(self) == times(other) && rules(self) == rules(other) && self.instance == other.instance
+    }
 }
 
 /// A manual run to be started here and now.

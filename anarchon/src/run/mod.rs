@@ -121,6 +121,17 @@ words! {
         Takeover = "takeover",
     }
 }
+
+impl ClaimKind {
+    /// Why an attempt was started that is the first of its run.
+    pub(crate) const fn first_reason(self) -> Reason {
+        match self {
+            Self::CatchUp => Reason::CatchUp,
+            Self::Scheduled | Self::Takeover => Reason::Scheduled,
+        }
+    }
+}
+
 /// The identity of a run: a job and a slot, or for a manual run its own token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunKey {

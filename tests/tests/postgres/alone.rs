@@ -6,7 +6,7 @@ use anarchon::run::{ClaimOutcome, RunClaim, Status};
 use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, PostgresBackend};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, raw_sql};
 
-use crate::batches::wait_waiting;
+use crate::batches::{hold, wait_waiting};
 use crate::place::{POOLED_1_24, Place, V15, V18};
 use crate::{claim, done, rival, won};
 
@@ -97,9 +97,7 @@ async fn a_job_that_somebody_holds_fails_no_claims_of_others_that_went_with_its_
         assert!(won(&backend.claim(&first).await.expect("an answer").value));
         backend.finish(&done(&first)).await.expect("an answer");
         let mut user = PgConnection::connect(database.url()).await.expect("a connection");
-        let mut transaction = user.begin().await.expect("a transaction");
-        let lock = "SELECT 1 FROM anarchon_runs_jobs WHERE job = 'held' AND ident = '' FOR UPDATE";
-        transaction.execute(lock).await.expect("a lock");
+        let mut transaction = hold(&mut user, "held").await;
         // Two take all the calls there may be, and the others wait behind them.
         let held = [2, 3, 4].map(|slot| claim("held", slot));
         let others = ["z", "a", "m"].map(|job| claim(job, 1));

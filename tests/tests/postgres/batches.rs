@@ -26,7 +26,7 @@ async fn number(url: &str, sql: &'static str) -> i64 {
 }
 
 /// Holds the row of a job.
-async fn hold<'a>(user: &'a mut PgConnection, job: &str) -> Transaction<'a, sqlx::Postgres> {
+pub(crate) async fn hold<'a>(user: &'a mut PgConnection, job: &str) -> Transaction<'a, sqlx::Postgres> {
     let mut transaction = user.begin().await.expect("a transaction");
     let lock = format!("SELECT 1 FROM anarchon_runs_jobs WHERE job = '{job}' AND ident = '' FOR UPDATE");
     transaction.execute(raw_sql(AssertSqlSafe(lock))).await.expect("a lock");

@@ -192,6 +192,18 @@ impl Calls {
         verb: &Verb,
         requests: &[Q],
         job: impl Fn(&Q) -> &JobName,
+        pack: impl Fn(Pack, &Q) -> Pack,
+        read: impl Fn(&Q, Answer) -> Read<T>,
+    ) -> Timeds<T> {
+        self.ask_in_order(verb, requests, job, |packed, request, _| pack(packed, request), read).await
+    }
+
+    /// The same, where a request may leave out what the one before it in its call has said.
+    async fn ask_in_order<Q, T>(
+        &self,
+        verb: &Verb,
+        requests: &[Q],
+        job: impl Fn(&Q) -> &JobName,
         pack: impl Fn(Pack, &Q, Option<&Q>) -> Pack,
         read: impl Fn(&Q, Answer) -> Read<T>,
     ) -> Timeds<T> {
@@ -229,7 +241,7 @@ impl Calls {
         won: impl Fn(&T) -> bool,
     ) -> Timeds<T> {
         let Some(replicas) = self.replicas.filter(|_| !claims.is_empty()) else {
-            return self.ask_many(verb, claims, job, pack, read).await;
+            return self.ask_in_order(verb, claims, job, pack, read).await;
         };
         if self.address().is_cluster() {
             let one = async |claim: &Q| {
@@ -265,7 +277,7 @@ impl Calls {
         &self,
         verb: &Verb,
         jobs: &[Trim],
-        pack: impl Fn(Pack, &Trim, Option<&Trim>) -> Pack,
+        pack: impl Fn(Pack, &Trim) -> Pack,
     ) -> Result<(), BackendError> {
         let mut first = Ok(());
         for some in jobs.chunks(TRIM_AT_ONCE) {

@@ -61,7 +61,7 @@ impl LeaseStore {
             &script::FORGET,
             &old,
             |job| job,
-            |pack, _, _| pack.int(ms(forget_after)),
+            |pack, _| pack.int(ms(forget_after)),
             |_, a| a.word().map(|w| w == "gone"),
         );
         let gone: Vec<String> = old

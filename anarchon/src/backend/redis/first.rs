@@ -123,7 +123,7 @@ impl ClaimStore {
         self.forget_after.store(ms(forget_after.saturating_add(DAY)), Ordering::Relaxed);
         if let Decide::Idmp(idmp) = self.decide {
             let seconds = i64::try_from(idmp.duration.as_secs()).unwrap_or(i64::MAX);
-            let pack = |pack: Pack, _: &Registration, _: Option<&Registration>| pack.int(seconds);
+            let pack = |pack: Pack, _: &Registration| pack.int(seconds);
             let windows = self
                 .calls
                 .ask_many(
@@ -183,7 +183,7 @@ impl ClaimStore {
     }
 
     pub(super) async fn finish_many(&self, finishes: &[Finish]) -> Timeds<FinishOutcome> {
-        let pack = |pack: Pack, finish: &Finish, _: Option<&Finish>| {
+        let pack = |pack: Pack, finish: &Finish| {
             pack.token(finish.token)
                 .text(finish.ending.status().as_str())
                 .opt_text(finish.ending.error())
@@ -213,7 +213,7 @@ impl ClaimStore {
         let expiry = Some(self.forget_after.load(Ordering::Relaxed)).filter(|ms| *ms > 0);
         // What decides a slot is never dropped while the slot could be claimed again.
         let memory = self.memory().unwrap_or_default();
-        let pack = |pack: Pack, trim: &Trim, _: Option<&Trim>| {
+        let pack = |pack: Pack, trim: &Trim| {
             pack.int(i64::from(trim.retention.size))
                 .opt_int(trim.retention.ttl.map(ms))
                 .int(ms(trim.keep.max(memory)))

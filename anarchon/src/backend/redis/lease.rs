@@ -12,9 +12,8 @@ use crate::backend::{AT_ONCE, ServerInfo};
 use crate::error::{BackendError, BackendErrorKind};
 use crate::option::Overlap;
 use crate::run::{
-    ActiveRun, Beat, BeatOutcome, ClaimKind, ClaimOutcome, Ending, Finish, FinishOutcome, KnownJob, ManualClaim,
-    ManualOutcome, Pause, Reason, Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, RunKey, Status,
-    Timed, Trim,
+    ActiveRun, Beat, BeatOutcome, ClaimOutcome, Ending, Finish, FinishOutcome, KnownJob, ManualClaim, ManualOutcome,
+    Pause, Record, Registered, Registration, Release, ReleaseOutcome, RunClaim, RunKey, Status, Timed, Trim,
 };
 use crate::slot::{InstanceId, JobName};
 
@@ -31,11 +30,6 @@ fn slot(run: &RunKey) -> String {
     run.slot.ms().to_string()
 }
 
-/// Why a run is started that had no attempt before.
-pub(super) fn first_reason(claim: &RunClaim) -> Reason {
-    if claim.kind == ClaimKind::CatchUp { Reason::CatchUp } else { Reason::Scheduled }
-}
-
 /// A claim: its slot, token and schedule; and its options, unless they are those of the one before it.
 fn pack_claim(pack: Pack, claim: &RunClaim, before: Option<&RunClaim>) -> Pack {
     let id = claim.slot.ms().to_string();
@@ -48,7 +42,7 @@ fn pack_claim(pack: Pack, claim: &RunClaim, before: Option<&RunClaim>) -> Pack {
         .joined([b"f:", claim.identity.as_bytes()])
         .int(claim.floor)
         .opt_int(claim.previous.map(|slot| slot.ms()));
-    if before.is_some_and(|before| alike(claim, before)) {
+    if before.is_some_and(|before| claim.has_options_of(before)) {
         return pack;
     }
     pack.text(claim.kind.as_str())
@@ -67,16 +61,9 @@ fn pack_claim(pack: Pack, claim: &RunClaim, before: Option<&RunClaim>) -> Pack {
                 .opt_int(claim.retry_failed.map(ms))
                 .int(ms(claim.takeover_within))
                 .flag(true)
-                .text(first_reason(claim).as_str())
+                .text(claim.kind.first_reason().as_str())
                 .text(claim.instance.as_str())
         })
-}
-
-/// Whether two claims have the same options.
-fn alike(one: &RunClaim, other: &RunClaim) -> bool {
-    let times = |claim: &RunClaim| (claim.limit, claim.lease, claim.valid_until, claim.takeover_within);
-    let run = |claim: &RunClaim| (claim.kind, claim.overlap, claim.max_attempts, claim.retry_failed);
-    times(one) == times(other) && run(one) == run(other) && one.instance == other.instance
 }
 
 impl LeaseStore {
@@ -93,7 +80,7 @@ impl LeaseStore {
         jobs: &[Registration],
         forget_after: Duration,
     ) -> Result<Timed<Vec<Registered>>, BackendError> {
-        let pack = |pack: Pack, r: &Registration, _: Option<&Registration>| {
+        let pack = |pack: Pack, r: &Registration| {
             pack.text(&*r.identity).text(&*r.fingerprint).text(r.instance.as_str()).int(ms(forget_after))
         };
         let mut registered = Vec::with_capacity(jobs.len());
@@ -137,14 +124,14 @@ impl LeaseStore {
     }
 
     pub(super) async fn heartbeat_many(&self, beats: &[Beat]) -> Timeds<BeatOutcome> {
-        let pack = |pack: Pack, beat: &Beat, _: Option<&Beat>| {
+        let pack = |pack: Pack, beat: &Beat| {
             pack.text(id(&beat.run)).text(slot(&beat.run)).token(beat.token).int(ms(beat.lease))
         };
         self.calls.ask_many(&script::HEARTBEAT, beats, |beat| &beat.run.job, pack, |_, answer| answer.beat()).await
     }
 
     pub(super) async fn finish_many(&self, finishes: &[Finish]) -> Timeds<FinishOutcome> {
-        let pack = |pack: Pack, finish: &Finish, _: Option<&Finish>| {
+        let pack = |pack: Pack, finish: &Finish| {
             let error = match &finish.ending {
                 Ending::Done => None,
                 Ending::Failed(text) | Ending::TimedOut(text) => Some(text),
@@ -162,7 +149,7 @@ impl LeaseStore {
     }
 
     pub(super) async fn release_many(&self, releases: &[Release]) -> Timeds<ReleaseOutcome> {
-        let pack = |pack: Pack, release: &Release, _: Option<&Release>| {
+        let pack = |pack: Pack, release: &Release| {
             let run = &release.run;
             pack.text(id(run)).text(slot(run)).token(release.token).flag(release.returned)
         };
@@ -235,7 +222,7 @@ impl LeaseStore {
     }
 
     pub(super) async fn trim(&self, jobs: &[Trim]) -> Result<(), BackendError> {
-        let pack = |pack: Pack, trim: &Trim, _: Option<&Trim>| {
+        let pack = |pack: Pack, trim: &Trim| {
             pack.int(i64::from(trim.retention.size)).opt_int(trim.retention.ttl.map(ms)).int(ms(trim.keep))
         };
         self.calls.trim(&script::TRIM, jobs, pack).await

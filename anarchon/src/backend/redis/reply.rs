@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::lease::first_reason;
 use crate::clock::from_ms;
 use crate::error::BackendErrorKind;
 use crate::lease::attempt_as_run;
@@ -155,7 +154,7 @@ impl Answer {
                 Ok(fence) => ClaimOutcome::Won {
                     attempt: 1,
                     fence: Some(fence),
-                    reason: first_reason(claim),
+                    reason: claim.kind.first_reason(),
                     max_attempts: claim.max_attempts,
                 },
                 Err(_) => ClaimOutcome::Running { left: from_ms(-1 - number) },

@@ -20,9 +20,9 @@ use crate::clock::from_ms;
 use crate::error::BackendErrorKind;
 use crate::lease;
 use crate::run::{
-    ActiveRun, AttemptStatus, BeatOutcome, ClaimKind, ClaimOutcome, Finish, FinishOutcome, KnownJob, KnownSchedule,
-    Lateness, ManualOutcome, Pause, Reason, Registered, Registrant, Registration, Release, ReleaseOutcome, RunClaim,
-    RunKey, Status, Timed,
+    ActiveRun, AttemptStatus, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, KnownJob, KnownSchedule, Lateness,
+    ManualOutcome, Pause, Reason, Registered, Registrant, Registration, Release, ReleaseOutcome, RunClaim, RunKey,
+    Status, Timed,
 };
 use crate::slot::{InstanceId, JobName, Slot, Token};
 
@@ -132,7 +132,7 @@ fn started(row: &Row, claims: &[RunClaim], in_order: bool) -> Read<Vec<Option<Ti
         if fence.is_empty() {
             continue;
         }
-        let reason = if claim.kind == ClaimKind::CatchUp { Reason::CatchUp } else { Reason::Scheduled };
+        let reason = claim.kind.first_reason();
         let fence = fence.parse().map_err(|_| misread("fence", fence))?;
         let outcome = ClaimOutcome::Won { attempt: 1, fence: Some(fence), reason, max_attempts: claim.max_attempts };
         *answer = Some(Timed::at(outcome, now));

@@ -43,6 +43,19 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
         answers.all(&self.name)
     }
 
+    /// Claims of callers that know nothing of each other: what one of them runs into is no answer to the others.
+    async fn claim_gathered(&self, claims: &[RunClaim]) -> Many<ClaimOutcome> {
+        let mut answers = self.claim_all(claims).await;
+        if claims.len() > 1 {
+            let again = answers.iter_mut().zip(claims).filter(|(answer, _)| failed_with_others(answer));
+            join_all(again.map(async |(answer, claim)| {
+                *answer = Answers::only(&self.name, self.claim_all(std::slice::from_ref(claim)).await);
+            }))
+            .await;
+        }
+        answers
+    }
+
     /// Claims of different jobs in one call; those without an answer are made again.
     async fn claim_round(&self, claims: &[RunClaim]) -> Result<Vec<Timed<ClaimOutcome>>, BackendError> {
         let mut answers = self.claim_once(claims).await?;
@@ -64,8 +77,8 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
     async fn claim_once(&self, claims: &[RunClaim]) -> Result<Vec<Option<Timed<ClaimOutcome>>>, BackendError> {
         let sql = self.ready().await?;
         let rows = self.call_claim(&sql, Asked::Claims(claims)).await?;
-        let answers = match text::only(&rows) {
-            Some(row) => answer::claims(&[row], claims, true),
+        let answers = match text::of_one(&rows) {
+            Some(rows) => answer::claims(&rows, claims, true),
             None => answer::claims(&rows, claims, sql.apart),
         };
         answers.map_err(|e| self.failed(e))
@@ -233,16 +246,7 @@ impl<C: SqlClient, D: SqlDialect> LeaseBackend for SqlBackend<C, D> {
         match self.gather.turn(claim).await {
             Turn::Alone(_call) => self.claim_all(claims).await,
             Turn::Together(together) => {
-                let claims = together.claims();
-                let mut answers = self.claim_all(claims).await;
-                if claims.len() > 1 {
-                    // What one of them runs into is no answer to the others.
-                    let again = answers.iter_mut().zip(claims).filter(|(answer, _)| failed_with_others(answer));
-                    join_all(again.map(async |(answer, claim)| {
-                        *answer = Answers::only(self.name(), self.claim_all(std::slice::from_ref(claim)).await);
-                    }))
-                    .await;
-                }
+                let answers = self.claim_gathered(together.claims()).await;
                 together.share(answers).into_iter().collect()
             }
             Turn::Answered(answer) => vec![answer],

@@ -284,11 +284,9 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
 
     /// The statement that claims in a session. Its text is written once for each shape.
     fn session_statement(&self, sql: &Sql<'_, D>, asked: Asked<'_>) -> Statement {
-        let batch = session::Batch::of(asked);
+        let (shape, values) = session::sent(asked);
         let mut texts = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = texts.entry(batch.shape()).or_insert_with(|| sql.in_session(batch.shape())).clone();
-        drop(texts);
-        Statement::new(text, batch.values())
+        Statement::new(texts.entry(shape).or_insert_with(|| sql.in_session(shape)).clone(), values)
     }
 
     fn claim_statements(&self, sql: &Sql<'_, D>, asked: Asked<'_>) -> Vec<Statement> {

@@ -306,77 +306,44 @@ pub(super) enum Shape {
     },
 }
 
-/// Claims as they are sent.
-#[derive(Debug)]
-pub(super) enum Batch<'a> {
-    One(Asked<'a>),
-    /// The terms there are, and for each claim which of them are its own.
-    Many {
-        terms: Vec<&'a RunClaim>,
-        rows: Vec<(&'a RunClaim, i64)>,
-    },
-}
-
-impl<'a> Batch<'a> {
-    pub(super) fn of(asked: Asked<'a>) -> Self {
-        let claims = match asked {
-            Asked::Claims(claims) if claims.len() != 1 => claims,
-            one => return Self::One(one),
-        };
-        let (mut terms, mut rows) = (Vec::<&RunClaim>::new(), Vec::with_capacity(claims.len()));
-        for claim in claims {
-            // The last ones are the likeliest.
-            let known = terms.iter().rposition(|other| on_like_terms(other, claim));
-            let at = known.unwrap_or_else(|| {
-                terms.push(claim);
-                terms.len() - 1
-            });
-            rows.push((claim, i64::try_from(at).unwrap_or(i64::MAX)));
-        }
-        Self::Many { terms, rows }
-    }
-
-    pub(super) fn shape(&self) -> Shape {
-        match self {
-            Self::One(_) => Shape::One,
-            Self::Many { terms, rows } => Shape::Many { terms: padded(terms.len()), rows: padded_closely(rows.len()) },
+/// What is asked, as it is sent: the shape of the text, and its values.
+pub(super) fn sent(asked: Asked<'_>) -> (Shape, Vec<Value>) {
+    let claims = match asked {
+        Asked::Claims(claims) if claims.len() != 1 => claims,
+        one => return (Shape::One, one.values().into_iter().flatten().collect()),
+    };
+    // The terms there are, and for each claim which of them are its own.
+    let mut terms = Vec::<&RunClaim>::new();
+    let mut own = Vec::with_capacity(claims.len());
+    for claim in claims {
+        // The last ones are the likeliest.
+        let known = terms.iter().rposition(|other| on_like_terms(other, claim));
+        own.push(known.unwrap_or(terms.len()));
+        if known.is_none() {
+            terms.push(claim);
         }
     }
-
-    /// The values of the text of this shape.
-    pub(super) fn values(self) -> Vec<Value> {
-        let (terms, rows) = match self {
-            Self::One(asked) => return asked.values().into_iter().flatten().collect(),
-            Self::Many { terms, rows } => (terms, rows),
-        };
-        let all_terms = padded(terms.len()) * TERMS;
-        let all = all_terms + padded_closely(rows.len()) * (OWN.len() + 1);
-        let mut values = Vec::with_capacity(all);
-        values.extend(terms.into_iter().flat_map(of_terms));
-        values.resize(all_terms, Value::Null);
-        for (claim, k) in rows {
-            values.extend([claim.job.as_str().into(), claim.token.to_string().into(), Value::Int(k)]);
-        }
-        values.resize(all, Value::Null);
-        values
+    let (room, rows) = (padded(terms.len()), padded_closely(claims.len()));
+    let all_terms = room * TERMS;
+    let all = all_terms + rows * (OWN.len() + 1);
+    let mut values = Vec::with_capacity(all);
+    values.extend(terms.into_iter().flat_map(of_terms));
+    values.resize(all_terms, Value::Null);
+    for (claim, k) in claims.iter().zip(own) {
+        let k = i64::try_from(k).unwrap_or(i64::MAX);
+        values.extend([claim.job.as_str().into(), claim.token.to_string().into(), Value::Int(k)]);
     }
+    values.resize(all, Value::Null);
+    (Shape::Many { terms: room, rows }, values)
 }
 
 /// Whether two claims differ by nothing but their job and their token.
 fn on_like_terms(a: &RunClaim, b: &RunClaim) -> bool {
     a.slot == b.slot
         && a.previous == b.previous
-        && a.lease == b.lease
-        && a.limit == b.limit
-        && a.kind == b.kind
         && a.floor == b.floor
-        && a.overlap == b.overlap
-        && a.max_attempts == b.max_attempts
-        && a.retry_failed == b.retry_failed
-        && a.takeover_within == b.takeover_within
-        && a.valid_until == b.valid_until
         && a.identity == b.identity
-        && a.instance == b.instance
+        && a.has_options_of(b)
 }
 
 /// The values of a claim's terms.

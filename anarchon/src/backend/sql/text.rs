@@ -52,8 +52,19 @@ pub(super) fn one_text(columns: &[&str]) -> String {
 /// The rows of such a text.
 pub(super) fn rows(row: Option<&Row>) -> Result<Vec<Row>, SqlError> {
     let text = row.map(|row| row.opt_text(0)).transpose()?.flatten();
-    let row = |row: &str| Row::new(row.split(COLUMN).map(value).collect());
-    Ok(text.map(|text| text.split(ROW).map(row).collect()).unwrap_or_default())
+    Ok(text.map(split).unwrap_or_default())
+}
+
+/// The rows of an answer that is one text, if it is.
+pub(super) fn of_one(rows: &[Row]) -> Option<Vec<Row>> {
+    match rows {
+        [row] => row.only_text().map(split),
+        _ => None,
+    }
+}
+
+fn split(text: &str) -> Vec<Row> {
+    text.split(ROW).map(|row| Row::new(row.split(COLUMN).map(value).collect())).collect()
 }
 
 /// A column of an answer. Every text in one is a word or a token, so what reads as a number is one.
@@ -62,12 +73,4 @@ fn value(text: &str) -> Value {
         return Value::Null;
     }
     text.parse().map_or_else(|_| Value::from(text), Value::Int)
-}
-
-/// The row of an answer that is one text, if it is.
-pub(super) fn only(rows: &[Row]) -> Option<Row> {
-    let [row] = rows else { return None };
-    let columns = row.only_text()?.split(COLUMN);
-    let column = |text: &str| if text.is_empty() { Value::Null } else { Value::from(text) };
-    Some(Row::new(columns.map(column).collect()))
 }

@@ -16,9 +16,9 @@ use crate::lease::{self, Decision, Facts, StoredRun};
 use crate::option::Overlap;
 use crate::run;
 use crate::run::{
-    ActiveRun, AttemptRecord, AttemptStatus, Beat, BeatOutcome, ClaimKind, ClaimOutcome, Finish, FinishOutcome,
-    KnownJob, KnownSchedule, Lateness, ManualClaim, ManualOutcome, Pause, Reason, Record, Registered, Registration,
-    Release, ReleaseOutcome, RunClaim, RunKey, SkipReason, SkipRecord, Status,
+    ActiveRun, AttemptRecord, AttemptStatus, Beat, BeatOutcome, ClaimOutcome, Finish, FinishOutcome, KnownJob,
+    KnownSchedule, Lateness, ManualClaim, ManualOutcome, Pause, Reason, Record, Registered, Registration, Release,
+    ReleaseOutcome, RunClaim, RunKey, SkipReason, SkipRecord, Status,
 };
 use crate::slot::{InstanceId, JobName, Slot, Token};
 
@@ -315,7 +315,7 @@ impl JobState {
             self.supersede(claim.slot);
         }
         self.runs.insert(StoredRun::start(claim, now));
-        let reason = if claim.kind == ClaimKind::CatchUp { Reason::CatchUp } else { Reason::Scheduled };
+        let reason = claim.kind.first_reason();
         let fence = self.record_attempt(claim, 1, reason, now);
         ClaimOutcome::Won { attempt: 1, fence, reason, max_attempts: claim.max_attempts }
     }
