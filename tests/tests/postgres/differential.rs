@@ -7,6 +7,7 @@ use anarchon::backend::sql::clients::SqlxPostgres;
 use anarchon::testing::differential::{HAND_CLOCK, play};
 use tests::servers::Database;
 
+use crate::batches::number;
 use crate::place::{POOLED_1_24, Place, V15, V18};
 
 const STEPS: u64 = 6_000;
@@ -22,6 +23,24 @@ async fn play_at(place: Place, first_seed: u64) {
         store
     })
     .await;
+    for database in &databases {
+        nothing_is_after_the_newest(place, database.url()).await;
+    }
+}
+
+/// What claims go by instead of looking: no run and no record is after the newest slot that a job's row notes, and the
+/// schedule that it notes begins before that.
+async fn nothing_is_after_the_newest(place: Place, url: &str) {
+    let after = "SELECT count(*) FROM anarchon_runs_jobs l WHERE l.ident = '' AND ( \
+                   EXISTS (SELECT 1 FROM anarchon_runs r WHERE r.job = l.job AND r.id = '' \
+                     AND (r.slot > l.newest) IS NOT FALSE) \
+                   OR EXISTS (SELECT 1 FROM anarchon_runs_attempts a WHERE a.job = l.job AND a.id = 'skip' \
+                     AND (a.last_slot > l.newest) IS NOT FALSE) \
+                   OR l.newest_ident IS NOT NULL AND NOT EXISTS (SELECT 1 FROM anarchon_runs_jobs f \
+                     WHERE f.job = l.job AND f.ident = l.newest_ident AND f.floor < l.newest))";
+    assert_eq!(number(url, after).await, 0, "{place:?}");
+    let noted = "SELECT count(*) FROM anarchon_runs_jobs WHERE ident = '' AND newest_ident IS NOT NULL";
+    assert_ne!(number(url, noted).await, 0, "{place:?}");
 }
 
 #[tokio::test]

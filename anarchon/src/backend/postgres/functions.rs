@@ -134,8 +134,9 @@ impl Maker<'_> {
         });
         text = expand(&text, "@of ", |words| {
             let (name, n) = words.split_once(' ').unwrap_or((words, "1"));
-            format!("p_{name}[least({n}, array_length(p_{name}, 1))]")
+            format!("coalesce(s_{name}, p_{name}[{n}])")
         });
+        text = expand(&text, "@one ", |name| format!("CASE array_length(p_{name}, 1) WHEN 1 THEN p_{name}[1] END"));
         let open_attempt: Vec<String> = OPEN_ATTEMPT.split(", ").map(|column| format!("r.{column}")).collect();
         let t = self.tables;
         let marks = [

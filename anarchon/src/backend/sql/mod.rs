@@ -237,7 +237,7 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
             }
             // No such table, or not all of it: made here, or by whoever is making it at the same time.
             _ => {
-                let create = self.dialect.replace(Verb::Create, sql.tables).unwrap_or_else(|| sql.create());
+                let create = self.dialect.replace(Verb::Create, sql.tables).unwrap_or_else(|| sql.create(None));
                 self.client.batch(create).await.map_err(|e| self.failed(e))?;
                 format().await.map_err(|e| self.failed(e))?
             }

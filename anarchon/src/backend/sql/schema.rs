@@ -74,7 +74,8 @@ pub(in crate::backend) const OPEN_ATTEMPT: &str =
     "job, id, slot, token, attempt, fence, reason, instance_id, claimed_at";
 
 /// The jobs: with an empty `ident` the row whose lock makes claims take turns, otherwise `=` and a schedule identity.
-/// The columns of the [stage](super::stage), named `c_…`, follow: the scratch of the call that has the lock.
+/// The columns of the [stage](super::stage), named `c_…`, follow: the scratch of the call that has the lock; or those of a
+/// dialect's own.
 const JOBS: &[(&str, Column, &str)] = &[
     ("job", Column::Key, "NOT NULL"),
     ("ident", Column::Key, "NOT NULL"),
@@ -97,20 +98,24 @@ const META: &[(&str, Column, &str)] = &[("k", Column::Key, "NOT NULL"), ("v", Co
 
 /// The statements that make the four tables, for a dialect whose [`Verb::Create`](super::Verb::Create) makes more than
 /// those. They may run any number of times, and by several instances at once.
-pub fn create_tables<D: SqlDialect>(tables: &Tables, dialect: &D) -> Vec<Statement> {
-    Sql { tables, dialect, apart: false }.create()
+///
+/// `own` are columns of the jobs' rows, by name, for a dialect that replaces all verbs that claim; for the others, `None`
+/// adds those in which the portable statements work.
+pub fn create_tables<D: SqlDialect>(tables: &Tables, dialect: &D, own: Option<&[(&str, Column)]>) -> Vec<Statement> {
+    Sql { tables, dialect, apart: false }.create(own)
 }
 
 impl<D: SqlDialect> Sql<'_, D> {
-    /// What makes the tables. It may run any number of times, and by several instances at once.
-    pub(super) fn create(&self) -> Vec<Statement> {
+    /// What makes the tables, with these columns of a dialect's own in the jobs' rows. It may run any number of times, and
+    /// by several instances at once.
+    pub(super) fn create(&self, own: Option<&[(&str, Column)]>) -> Vec<Statement> {
         let t = self.tables;
         let scratch: Vec<_> = [REQUEST, FOUND].concat().into_iter().filter(|(name, _)| *name != "job").collect();
-        let scratch: Vec<_> = scratch.into_iter().map(|(name, kind)| (name, kind, "")).collect();
+        let more: Vec<_> = own.unwrap_or(&scratch).iter().map(|(name, kind)| (*name, *kind, "")).collect();
         let mut statements: Vec<String> = vec![
             self.table(&t.runs, RUNS, "slot, job, id", self.dialect.open_key()),
             self.table(&t.attempts, ATTEMPTS, "job, id, slot, token", None),
-            self.table(&t.jobs, &[JOBS, &scratch].concat(), "job, ident", None),
+            self.table(&t.jobs, &[JOBS, &more].concat(), "job, ident", None),
             self.table(&t.meta, META, "k", None),
         ];
         if self.dialect.open_key().is_none() {

@@ -2,7 +2,8 @@
 -- that the one who had the lock before has done. A run's row is never waited for: one that is locked counts as alive.
 --
 -- Whatever has to do with whether a later slot may start changes the fence, since `one` goes by it: a start, a takeover and
--- a record of a skipped slot.
+-- a record of a skipped slot. A start and a record also note their slot, if it is the newest, and the schedule, which begins
+-- before it: what comes after them has neither a run nor a record to look for.
 CREATE FUNCTION @name@(
   p_job text, p_slot bigint, p_kind text, p_token text, p_instance text, p_ident text, p_floor bigint,
   p_previous bigint, p_limit bigint, p_lease bigint, p_skip bigint, p_max bigint, p_retry bigint, p_within bigint,
@@ -142,7 +143,9 @@ BEGIN
   IF o_did IN ('start', 'take') THEN
     o_fence := greatest(j.fence + 1, o_now);
     o_until := o_now + p_lease;
-    UPDATE @jobs@ l SET fence = o_fence, touched = greatest(l.touched, o_now) WHERE l.job = p_job AND l.ident = '';
+    UPDATE @jobs@ l SET fence = o_fence, touched = greatest(l.touched, o_now), newest = greatest(l.newest, p_slot),
+      newest_ident = CASE o_did WHEN 'start' THEN p_ident ELSE l.newest_ident END
+    WHERE l.job = p_job AND l.ident = '';
   ELSIF j.touched < o_now - @touch@ THEN
     UPDATE @jobs@ l SET touched = o_now WHERE l.job = p_job AND l.ident = '';
   END IF;
@@ -197,7 +200,8 @@ BEGIN
       AND NOT EXISTS (SELECT 1 FROM @runs@ n WHERE n.open_job = p_job AND n.id = '' AND n.slot > s.last_slot
         AND n.slot < p_slot)
     ORDER BY s.slot DESC LIMIT 1;
-    UPDATE @jobs@ l SET fence = l.fence + 1 WHERE l.job = p_job AND l.ident = '';
+    UPDATE @jobs@ l SET fence = l.fence + 1, newest = greatest(l.newest, p_slot), newest_ident = p_ident
+    WHERE l.job = p_job AND l.ident = '';
     INSERT INTO @attempts@ AS s (@open_attempt@, status, last_slot, skip_count)
     VALUES (p_job, '@skip@', coalesce(since, p_slot), '', 0, 0, o_reason, p_instance, o_now, 'skipped', p_slot, 1)
     ON CONFLICT (job, id, slot, token) DO UPDATE SET last_slot = excluded.last_slot, skip_count = s.skip_count + 1;

@@ -15,9 +15,17 @@ DECLARE
   now_ms bigint;
   until bigint;
   won bigint := 0;
-  -- What each job's row says once it is locked: the fence of its next attempt, and a slot up to which none is free.
+  -- What all of them have in common, or NULL.
+  s_slots bigint := @one slots@; s_kinds text := @one kinds@; s_instances text := @one instances@;
+  s_idents text := @one idents@; s_floors bigint := @one floors@; s_previous bigint := @one previous@;
+  s_limits bigint := @one limits@; s_leases bigint := @one leases@; s_skips bigint := @one skips@;
+  s_max bigint := @one max@; s_retries bigint := @one retries@; s_within bigint := @one within@;
+  s_valid bigint := @one valid@;
+  -- What each job's row says once it is locked: the fence of its next attempt, a slot up to which none is free, and whether
+  -- the claim's is after all that there has been.
   v_fences bigint[];
   v_bars bigint[];
+  v_ahead boolean[];
   -- What was found, and said, for each claim that is lost.
   v_did text[];
   v_status text[];
@@ -42,30 +50,44 @@ BEGIN
 
   -- Claims that come too late leave no trace.
   IF now_ms <= ALL (p_valid) THEN
-    -- The write is the lock, so each claim uses up a fence, a lost one too.
-    WITH l AS (
-      INSERT INTO @jobs@ AS l (job, ident, touched, fence)
-      SELECT c.job, '', now_ms, now_ms FROM unnest(p_jobs) c (job)
+    LOOP
+      -- The write is the lock, so each claim uses up a fence, a lost one too.
+      WITH l AS (
+        UPDATE @jobs@ l SET fence = greatest(l.fence + 1, now_ms), touched = greatest(l.touched, now_ms),
+          was_newest = l.newest, newest = greatest(l.newest, c.slot),
+          newest_ident = CASE WHEN l.newest_ident = c.schedule
+            OR c.slot > (SELECT f.floor FROM @jobs@ f WHERE f.job = c.job AND f.ident = c.schedule)
+            THEN c.schedule ELSE l.newest_ident END
+        FROM (SELECT c.job, ''::text AS ident, @of slots c.n@ AS slot, @of idents c.n@ AS schedule
+          FROM unnest(p_jobs) WITH ORDINALITY c (job, n) OFFSET 0) c
+        WHERE l.job = c.job AND l.ident = c.ident AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
+        RETURNING l.fence, CASE WHEN l.paused_at IS NULL THEN l.trim_mark ELSE @max@ END AS bar,
+          c.slot > l.was_newest AND l.newest_ident = c.schedule AS ahead
+      ) SELECT array_agg(l.fence), array_agg(l.bar), array_agg(l.ahead) INTO v_fences, v_bars, v_ahead FROM l;
+      EXIT WHEN array_length(v_fences, 1) = array_length(p_jobs, 1)
+        OR (SELECT m.v FROM @meta@ m WHERE m.k = 'format') > @newest@;
+      INSERT INTO @jobs@ (job, ident, touched)
+      SELECT c.job, '', now_ms FROM unnest(p_jobs) c (job)
       WHERE (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
-      ON CONFLICT (job, ident) DO UPDATE SET fence = greatest(l.fence + 1, now_ms),
-        touched = greatest(l.touched, now_ms)
-      RETURNING l.fence, CASE WHEN l.paused_at IS NULL THEN l.trim_mark ELSE @max@ END AS bar
-    ) SELECT array_agg(l.fence), array_agg(l.bar) INTO v_fences, v_bars FROM l;
+      ON CONFLICT (job, ident) DO NOTHING;
+    END LOOP;
     now_ms := @clock@;
     INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, last_token, fence, reason, instance_id,
       claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts)
     SELECT c.slot, c.job, '', 'running', c.job, 1, c.token, c.token, c.fence,
       CASE c.kind WHEN 'catch-up' THEN 'catch-up' ELSE 'scheduled' END, @of instances c.n@,
       now_ms, now_ms + @of leases c.n@, @of max c.n@, @of retries c.n@, @of within c.n@, 1
-    FROM (SELECT c.*, @of slots c.n@ AS slot, @of kinds c.n@ AS kind, @of idents c.n@ AS ident
-      FROM unnest(p_jobs, p_tokens, v_fences, v_bars) WITH ORDINALITY c (job, token, fence, bar, n) OFFSET 0) c
+    FROM (SELECT c.*, @of slots c.n@ AS slot, @of kinds c.n@ AS kind
+      FROM unnest(p_jobs, p_tokens, v_fences, v_bars, v_ahead) WITH ORDINALITY c (job, token, fence, bar, ahead, n)
+      OFFSET 0) c
     WHERE c.kind <> 'takeover' AND @of valid c.n@ >= now_ms AND c.slot BETWEEN now_ms - @of limits c.n@ AND now_ms
       AND c.slot > coalesce(c.bar, c.slot - 1) AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
-      AND c.slot > (SELECT f.floor FROM @jobs@ f WHERE f.job = c.job AND f.ident = c.ident)
-      AND NOT EXISTS (SELECT 1 FROM @runs@ r WHERE r.slot = c.slot AND r.job = c.job AND r.id = '' OFFSET 0)
-      AND NOT EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = c.job OFFSET 0)
-      AND coalesce((SELECT s.last_slot FROM @attempts@ s WHERE s.job = c.job AND s.id = '@skip@'
-        AND s.slot <= c.slot ORDER BY s.slot DESC LIMIT 1) < c.slot, true);
+      AND (c.ahead OR (
+        c.slot > (SELECT f.floor FROM @jobs@ f WHERE f.job = c.job AND f.ident = @of idents c.n@)
+        AND NOT EXISTS (SELECT 1 FROM @runs@ r WHERE r.slot = c.slot AND r.job = c.job AND r.id = '' OFFSET 0)
+        AND coalesce((SELECT s.last_slot FROM @attempts@ s WHERE s.job = c.job AND s.id = '@skip@'
+          AND s.slot <= c.slot ORDER BY s.slot DESC LIMIT 1) < c.slot, true)))
+      AND NOT EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = c.job OFFSET 0);
     GET DIAGNOSTICS won = ROW_COUNT;
   END IF;
   o_did := 'started';

@@ -14,15 +14,17 @@ BEGIN
   -- what is looked at here is older than what the other did; but then the fence is another, too, and nothing is written.
   IF p_kind <> 'takeover' AND now_ms <= p_valid AND p_slot BETWEEN now_ms - p_limit AND now_ms THEN
     WITH l AS (
-      UPDATE @jobs@ l SET fence = greatest(l.fence + 1, now_ms), touched = greatest(l.touched, now_ms)
+      UPDATE @jobs@ l SET fence = greatest(l.fence + 1, now_ms), touched = greatest(l.touched, now_ms),
+        newest = greatest(l.newest, p_slot), newest_ident = p_ident
       WHERE l.job = p_job AND l.ident = '' AND l.paused_at IS NULL AND (p_slot > l.trim_mark) IS NOT FALSE
         AND l.fence = (SELECT s.fence FROM @jobs@ s WHERE s.job = p_job AND s.ident = '')
-        AND p_slot > (SELECT f.floor FROM @jobs@ f WHERE f.job = p_job AND f.ident = p_ident)
         AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
-        AND NOT EXISTS (SELECT 1 FROM @runs@ q WHERE q.slot = p_slot AND q.job = p_job AND q.id = '')
+        AND (p_slot > l.newest AND l.newest_ident = p_ident OR (
+          p_slot > (SELECT f.floor FROM @jobs@ f WHERE f.job = p_job AND f.ident = p_ident)
+          AND NOT EXISTS (SELECT 1 FROM @runs@ q WHERE q.slot = p_slot AND q.job = p_job AND q.id = '')
+          AND coalesce((SELECT s.last_slot FROM @attempts@ s WHERE s.job = p_job AND s.id = '@skip@'
+            AND s.slot <= p_slot ORDER BY s.slot DESC LIMIT 1) < p_slot, true)))
         AND NOT EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = p_job)
-        AND coalesce((SELECT s.last_slot FROM @attempts@ s WHERE s.job = p_job AND s.id = '@skip@'
-          AND s.slot <= p_slot ORDER BY s.slot DESC LIMIT 1) < p_slot, true)
       RETURNING l.fence
     )
     INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, last_token, fence, reason, instance_id,
