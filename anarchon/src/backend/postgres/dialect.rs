@@ -17,8 +17,7 @@ const CLOCK: &str = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
 /// What the row of a job says of its slots, so that a claim of a later one has nothing to look up but open runs: no slot
 /// after `newest` has a run or a record, or had one, and the schedule `newest_ident` begins before it. `was_newest` is what
 /// the latest batch of claims replaced, to be read back in the same call.
-const AHEAD: &[(&str, Column)] =
-    &[("newest", Column::Int), ("newest_ident", Column::Key), ("was_newest", Column::Int)];
+const AHEAD: &[(&str, Column)] = &[("newest", Column::Int), ("newest_ident", Column::Key), ("was_newest", Column::Int)];
 
 /// The dialect of PostgreSQL 9.5 and later: each verb is one statement, which calls one function.
 ///
@@ -134,8 +133,10 @@ impl SqlDialect for PostgresDialect {
                 call(&f.active, vec![if jobs.is_empty() { "NULL".to_owned() } else { names }])
             }
             Verb::Create => {
-                let mut statements: Vec<String> =
-                    create_tables(tables, self, Some(AHEAD)).into_iter().map(|statement| statement.sql.into_owned()).collect();
+                let mut statements: Vec<String> = create_tables(tables, self, Some(AHEAD))
+                    .into_iter()
+                    .map(|statement| statement.sql.into_owned())
+                    .collect();
                 statements.push(skip_index(tables));
                 f.create(&statements)
             }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::Fixture;
+use super::many::values;
 use super::support::{Client, LONG, SHORT};
 use crate::backend::LeaseBackend;
 use crate::option::Overlap;
-use crate::run::{BeatOutcome, ClaimKind, ClaimOutcome, Lateness, RunClaim};
+use crate::run::{BeatOutcome, ClaimKind, ClaimOutcome, Ending, Lateness, RunClaim};
 use crate::slot::Slot;
 
 /// A slot older than the claim's limit is not decided: it can still be won with a longer one.
@@ -95,6 +96,26 @@ pub async fn floors_are_kept_per_schedule<F: Fixture<Backend: LeaseBackend>>(fix
     client.win(&old).await;
     let elsewhere = client.on("another job");
     elsewhere.win(&RunClaim { identity: "every 1s".into(), ..elsewhere.scheduled(client.ago(2000)) }).await;
+}
+
+/// An instance whose schedule began after a run, and who took that run over, still begins at its floor.
+pub async fn a_takeover_moves_no_floor<F: Fixture<Backend: LeaseBackend>>(fixture: &F) {
+    let client = Client::new(fixture).await;
+    let neighbour = client.on("another job");
+    let slot = client.ago(3000);
+    client.win_and_die(&client.scheduled(slot)).await;
+    let later = |claim| RunClaim { identity: "later".into(), floor: client.start - 1000, ..claim };
+    let taken = client.win(&later(client.takeover(slot))).await;
+    client.end(&taken, Ending::Done).await;
+
+    let owed_to_others = [2000, 1500, 1000].map(|ms| later(client.scheduled(client.ago(ms))));
+    assert_eq!(client.claim(&owed_to_others[0]).await, ClaimOutcome::Late(Lateness::Floor));
+    for (claim, ms) in owed_to_others[1..].iter().zip([2000, 1000]) {
+        let batch = [claim.clone(), neighbour.scheduled(client.ago(ms))];
+        let told = values(client.store.claim_many(&batch).await);
+        assert_eq!(told[0], ClaimOutcome::Late(Lateness::Floor));
+    }
+    client.win(&later(client.scheduled(client.ago(500)))).await;
 }
 
 /// A packet that comes after its `valid_until` is refused and writes nothing; sent anew, the claim is decided.

@@ -186,6 +186,7 @@ macro_rules! lease_conformance {
                 the_floor_in_the_store_decides
                 a_floor_the_store_has_lost_is_taken_from_the_claim
                 floors_are_kept_per_schedule
+                a_takeover_moves_no_floor
                 a_stale_claim_is_refused_and_writes_nothing
                 a_stale_claim_renews_no_lease
                 a_stale_claim_takes_nothing_over
