@@ -104,7 +104,7 @@ impl SqlDialect for PostgresDialect {
                 };
                 format!("SELECT {}({})", f.one, values.iter().map(argument).collect::<Vec<_>>().join(", "))
             }
-            Verb::Claim(claims) => call(&f.claims, claims_arrays(claims)),
+            Verb::Claim(claims) => format!("SELECT {}({})", f.claims, claims_arrays(claims).join(", ")),
             Verb::ClaimManual(claim) => {
                 let values = [
                     claim.job.as_str().into(),

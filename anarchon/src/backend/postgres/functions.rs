@@ -29,6 +29,14 @@ const PLPGSQL: &str = "LANGUAGE plpgsql SET enable_seqscan = off SET lock_timeou
 /// for a part of the key would do to go through all of its index; `OFFSET 0` keeps constants from getting there.
 const JOINING: &str = "SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off";
 
+/// The answer that `claim` gives, without the job, as the elements of an array.
+const ANSWER: &str = "x.o_did, x.o_now::text, x.o_status, x.o_until::text, x.o_max::text, x.o_attempt::text, \
+    x.o_fence::text, x.o_reason, x.o_slot::text, x.o_ended, x.o_other_slot::text, x.o_other_id, x.o_other_until::text";
+
+/// The answer to one of many claims that is lost, as a row of a text.
+const LOST_ANSWER: &str = r"format(E'%s\x1f%s\x1f%s\x1f%s\x1f%s\x1f\x1f\x1f\x1f\x1f\x1f%s',
+        u.n - 1, u.did, now_ms, u.status, u.until_ms, u.ended)";
+
 /// How those of many claims are found that are lost.
 const LOST: &str = include_str!("functions/lost.sql");
 
@@ -157,6 +165,8 @@ impl Maker<'_> {
             ("@forget@", FORGET_AT_ONCE.to_string()),
             ("@trim@", TRIM_AT_ONCE.to_string()),
             ("@max@", i64::MAX.to_string()),
+            ("@answer x@", ANSWER.to_owned()),
+            ("@lost_answer@", LOST_ANSWER.to_owned()),
         ];
         for (mark, with) in marks.iter().chain(&self.called) {
             text = text.replace(mark, with);

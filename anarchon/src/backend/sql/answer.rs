@@ -4,8 +4,8 @@
 //! | verb | columns |
 //! |---|---|
 //! | claim, manual claim | job, what was decided, the clock; the run's status, `until_ms`, `max_attempts`, latest attempt, its fence and reason, slot; the status of an ended attempt with the claim's token; slot, id and `until_ms` of a run in the way (one row for each of these, or one row) |
-//! | a single claim, as one text | `0` in the place of the job; the others as above, with `\x1f` between them and nothing for NULL |
-//! | claims that were started, as the first row of an answer | their fences in the order of the jobs (of a session, of the claims), between commas, with nothing for each of the others; `started`, the clock |
+//! | claims, as one text | the number of the claim in the order of the jobs, in the place of the job; the others as above, with `\x1f` between them, `\x1e` between rows and nothing for NULL |
+//! | claims that were started, as the first row of such an answer | their fences in the order of the jobs (of a session, of the claims), between commas, with nothing for each of the others; `started`, the clock |
 //! | heartbeat | the number of the request, the clock, 1 if it was renewed, 2 if the row is locked |
 //! | finish, release | the number of the request, the clock, the run's status and `until_ms`, the status of the ended attempt with that token |
 //! | finish within a transaction | the number of the request, the clock, 1 if it was marked, the status of the ended attempt with that token |
@@ -102,13 +102,39 @@ pub(super) fn by_job(rows: &[Row]) -> Read<HashMap<&str, Vec<&Row>>> {
     Ok(jobs)
 }
 
-/// The answers to claims; see [`claim`] for those that are `None`.
-pub(super) fn claims(rows: &[Row], claims: &[RunClaim], in_order: bool) -> Read<Vec<Option<Timed<ClaimOutcome>>>> {
-    let (mut answers, rows) = match rows.split_first() {
-        Some((first, rest)) if first.text(1)? == "started" => (started(first, claims, in_order)?, rest),
-        _ => (vec![None; claims.len()], rows),
-    };
-    let of_claims = of_claims(rows, claims, in_order)?;
+/// The places of claims in the order of their jobs.
+pub(super) fn in_order_of_jobs(claims: &[RunClaim]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..claims.len()).collect();
+    places.sort_by_key(|place| claims.get(*place).map(|claim| claim.job.as_str()));
+    places
+}
+
+/// The answers to claims; see [`claim`] for those that are `None`. Answers have numbers, which count these places, or the
+/// names of the jobs.
+pub(super) fn claims(
+    rows: &[Row],
+    claims: &[RunClaim],
+    numbered: Option<Vec<usize>>,
+) -> Read<Vec<Option<Timed<ClaimOutcome>>>> {
+    let mut answers = vec![None; claims.len()];
+    let (mut rows, mut of_claims) = (rows, vec![Vec::new(); claims.len()]);
+    if let Some(places) = numbered {
+        if let Some((first, rest)) = rows.split_first()
+            && first.text(1)? == "started"
+        {
+            started(first, claims, &places, &mut answers)?;
+            rows = rest;
+        }
+        for row in rows {
+            let place = usize::try_from(row.int(0)?).ok().and_then(|number| places.get(number)).ok_or_else(missing)?;
+            of_claims.get_mut(*place).ok_or_else(missing)?.push(row);
+        }
+    } else {
+        let mut jobs = by_job(rows)?;
+        for (rows, claim) in of_claims.iter_mut().zip(claims) {
+            *rows = jobs.remove(claim.job.as_str()).unwrap_or_default();
+        }
+    }
     for ((answer, claim), rows) in
         answers.iter_mut().zip(claims).zip(of_claims).filter(|((answer, _), _)| answer.is_none())
     {
@@ -117,17 +143,12 @@ pub(super) fn claims(rows: &[Row], claims: &[RunClaim], in_order: bool) -> Read<
     Ok(answers)
 }
 
-/// The answers to those that were started, which one row has: what else is to be said of them they have said themselves.
-fn started(row: &Row, claims: &[RunClaim], in_order: bool) -> Read<Vec<Option<Timed<ClaimOutcome>>>> {
+/// Answers those that were started, which one row has: what else is to be said of them they have said themselves.
+fn started(row: &Row, claims: &[RunClaim], places: &[usize], answers: &mut [Option<Timed<ClaimOutcome>>]) -> Read<()> {
     let (fences, now) = (row.text(0)?, row.int(2)?);
-    let mut order: Vec<usize> = (0..claims.len()).collect();
-    if !in_order {
-        order.sort_by_key(|place| claims.get(*place).map(|claim| claim.job.as_str()));
-    }
-    let mut answers = vec![None; claims.len()];
-    let mut places = order.into_iter();
+    let mut places = places.iter();
     for fence in fences.split(',') {
-        let place = places.next().ok_or_else(missing)?;
+        let place = *places.next().ok_or_else(missing)?;
         let (Some(claim), Some(answer)) = (claims.get(place), answers.get_mut(place)) else { return Err(missing()) };
         if fence.is_empty() {
             continue;
@@ -137,25 +158,7 @@ fn started(row: &Row, claims: &[RunClaim], in_order: bool) -> Read<Vec<Option<Ti
         let outcome = ClaimOutcome::Won { attempt: 1, fence: Some(fence), reason, max_attempts: claim.max_attempts };
         *answer = Some(Timed::at(outcome, now));
     }
-    if places.next().is_some() {
-        return Err(missing());
-    }
-    Ok(answers)
-}
-
-/// The rows that answer each claim. In order, their first column is the number of the claim, as nobody else needs to
-/// be told which is whose.
-fn of_claims<'a>(rows: &'a [Row], claims: &[RunClaim], in_order: bool) -> Read<Vec<Vec<&'a Row>>> {
-    if !in_order {
-        let mut jobs = by_job(rows)?;
-        return Ok(claims.iter().map(|claim| jobs.remove(claim.job.as_str()).unwrap_or_default()).collect());
-    }
-    let mut answers = vec![Vec::new(); claims.len()];
-    for row in rows {
-        let number = usize::try_from(row.int(0)?).map_err(|_| missing())?;
-        answers.get_mut(number).ok_or_else(missing)?.push(row);
-    }
-    Ok(answers)
+    if places.next().is_some() { Err(missing()) } else { Ok(()) }
 }
 
 /// The answer to a claim. There is none when a run was in the way and ended before it could be named, which takes a

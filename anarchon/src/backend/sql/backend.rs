@@ -78,8 +78,8 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
         let sql = self.ready().await?;
         let rows = self.call_claim(&sql, Asked::Claims(claims)).await?;
         let answers = match text::of_one(&rows) {
-            Some(rows) => answer::claims(&rows, claims, true),
-            None => answer::claims(&rows, claims, sql.apart),
+            Some(rows) => answer::claims(&rows, claims, Some(answer::in_order_of_jobs(claims))),
+            None => answer::claims(&rows, claims, sql.apart.then(|| (0..claims.len()).collect())),
         };
         answers.map_err(|e| self.failed(e))
     }

@@ -1,31 +1,30 @@
 -- Many claims, each of another job, in the order of the jobs. An array of one value says it of all of them. What is
 -- commonest is carried out, or answered, for all of them by one statement: a slot that is free, of a job that does nothing
 -- else, and a slot that another has. The rest goes one by one.
--- Those that were started are one row, the first: their fences, with nothing between commas for each of the others.
+-- The answer is one text, of rows. Those that were started are one, the first: their fences, with nothing between commas for
+-- each of the others.
 CREATE FUNCTION @name@(
   p_jobs text[], p_slots bigint[], p_kinds text[], p_tokens text[], p_instances text[], p_idents text[],
   p_floors bigint[], p_previous bigint[], p_limits bigint[], p_leases bigint[], p_skips bigint[], p_max bigint[],
   p_retries bigint[], p_within bigint[], p_valid bigint[]
-) RETURNS TABLE (
-  o_job text, o_did text, o_now bigint, o_status text, o_until bigint, o_max bigint,
-  o_attempt bigint, o_fence bigint, o_reason text, o_slot bigint, o_ended text,
-  o_other_slot bigint, o_other_id text, o_other_until bigint
-) @plpgsql@ @joining@ AS $body$
+) RETURNS text @plpgsql@ @joining@ SET enable_bitmapscan = off AS $body$
 DECLARE
   now_ms bigint;
   until bigint;
   won bigint := 0;
+  said text;
+  x record;
   -- What all of them have in common, or NULL.
   s_slots bigint := @one slots@; s_kinds text := @one kinds@; s_instances text := @one instances@;
   s_idents text := @one idents@; s_floors bigint := @one floors@; s_previous bigint := @one previous@;
   s_limits bigint := @one limits@; s_leases bigint := @one leases@; s_skips bigint := @one skips@;
   s_max bigint := @one max@; s_retries bigint := @one retries@; s_within bigint := @one within@;
   s_valid bigint := @one valid@;
-  -- What each job's row says once it is locked: the fence of its next attempt, a slot up to which none is free, and whether
-  -- the claim's is after all that there has been.
+  -- What each job's row says once it is locked: the fence of its next attempt, and a slot up to which none is free, or the
+  -- least number, if the claim's is after all that there has been. And whether any has an open run.
   v_fences bigint[];
   v_bars bigint[];
-  v_ahead boolean[];
+  v_open boolean;
   -- What was found, and said, for each claim that is lost.
   v_did text[];
   v_status text[];
@@ -40,11 +39,8 @@ BEGIN
     -- The clock is read again after the state, so that nothing is called alive that is over.
     now_ms := @clock@;
     IF v_did <@ ARRAY['ended', 'done', 'running'] AND until > now_ms THEN
-      RETURN QUERY
-        SELECT u.job, u.did, now_ms, u.status, u.until_ms, NULL::bigint, NULL::bigint, NULL::bigint, NULL::text,
-          NULL::bigint, u.ended, NULL::bigint, NULL::text, NULL::bigint
-        FROM unnest(p_jobs, v_did, v_status, v_until, v_ended) u (job, did, status, until_ms, ended);
-      RETURN;
+      RETURN (SELECT string_agg(@lost_answer@, E'\x1e')
+        FROM unnest(v_did, v_status, v_until, v_ended) WITH ORDINALITY u (did, status, until_ms, ended, n));
     END IF;
   END IF;
 
@@ -61,9 +57,10 @@ BEGIN
         FROM (SELECT c.job, ''::text AS ident, @of slots c.n@ AS slot, @of idents c.n@ AS schedule
           FROM unnest(p_jobs) WITH ORDINALITY c (job, n) OFFSET 0) c
         WHERE l.job = c.job AND l.ident = c.ident AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
-        RETURNING l.fence, CASE WHEN l.paused_at IS NULL THEN l.trim_mark ELSE @max@ END AS bar,
-          c.slot > l.was_newest AND l.newest_ident = c.schedule AS ahead
-      ) SELECT array_agg(l.fence), array_agg(l.bar), array_agg(l.ahead) INTO v_fences, v_bars, v_ahead FROM l;
+        RETURNING l.fence, CASE WHEN l.paused_at IS NOT NULL THEN @max@
+          WHEN c.slot > l.was_newest AND l.newest_ident = c.schedule THEN -@max@
+          ELSE coalesce(l.trim_mark, 1 - @max@) END AS bar
+      ) SELECT array_agg(l.fence), array_agg(l.bar) INTO v_fences, v_bars FROM l;
       EXIT WHEN array_length(v_fences, 1) = array_length(p_jobs, 1)
         OR (SELECT m.v FROM @meta@ m WHERE m.k = 'format') > @newest@;
       INSERT INTO @jobs@ (job, ident, touched)
@@ -72,48 +69,44 @@ BEGIN
       ON CONFLICT (job, ident) DO NOTHING;
     END LOOP;
     now_ms := @clock@;
+    v_open := EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = ANY (p_jobs) AND o.open_job IS NOT NULL);
     INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, last_token, fence, reason, instance_id,
       claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts)
     SELECT c.slot, c.job, '', 'running', c.job, 1, c.token, c.token, c.fence,
       CASE c.kind WHEN 'catch-up' THEN 'catch-up' ELSE 'scheduled' END, @of instances c.n@,
       now_ms, now_ms + @of leases c.n@, @of max c.n@, @of retries c.n@, @of within c.n@, 1
     FROM (SELECT c.*, @of slots c.n@ AS slot, @of kinds c.n@ AS kind
-      FROM unnest(p_jobs, p_tokens, v_fences, v_bars, v_ahead) WITH ORDINALITY c (job, token, fence, bar, ahead, n)
-      OFFSET 0) c
+      FROM unnest(p_jobs, p_tokens, v_fences, v_bars) WITH ORDINALITY c (job, token, fence, bar, n) OFFSET 0) c
     WHERE c.kind <> 'takeover' AND @of valid c.n@ >= now_ms AND c.slot BETWEEN now_ms - @of limits c.n@ AND now_ms
-      AND c.slot > coalesce(c.bar, c.slot - 1) AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
-      AND (c.ahead OR (
+      AND c.slot > c.bar AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
+      AND (c.bar = -@max@ OR (
         c.slot > (SELECT f.floor FROM @jobs@ f WHERE f.job = c.job AND f.ident = @of idents c.n@)
         AND NOT EXISTS (SELECT 1 FROM @runs@ r WHERE r.slot = c.slot AND r.job = c.job AND r.id = '' OFFSET 0)
         AND coalesce((SELECT s.last_slot FROM @attempts@ s WHERE s.job = c.job AND s.id = '@skip@'
           AND s.slot <= c.slot ORDER BY s.slot DESC LIMIT 1) < c.slot, true)))
-      AND NOT EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = c.job OFFSET 0);
+      AND NOT (v_open AND EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = c.job OFFSET 0));
     GET DIAGNOSTICS won = ROW_COUNT;
   END IF;
-  o_did := 'started';
-  o_now := now_ms;
   IF won = array_length(p_jobs, 1) THEN
-    o_job := array_to_string(v_fences, ',');
-    RETURN NEXT;
-    RETURN;
+    RETURN format(E'%s\x1fstarted\x1f%s', array_to_string(v_fences, ','), now_ms);
   END IF;
 
   @lost@;
   IF won > 0 THEN
-    SELECT string_agg(CASE u.did WHEN 'won' THEN u.fence::text ELSE '' END, ',' ORDER BY u.n) INTO o_job
+    SELECT format(E'%s\x1fstarted\x1f%s',
+      string_agg(CASE u.did WHEN 'won' THEN u.fence::text ELSE '' END, ',' ORDER BY u.n), now_ms) INTO said
     FROM unnest(v_did, v_fences) WITH ORDINALITY u (did, fence, n);
-    RETURN NEXT;
   END IF;
-  RETURN QUERY
-    SELECT u.job, u.did, now_ms, u.status, u.until_ms, NULL::bigint, NULL::bigint, NULL::bigint, NULL::text,
-      NULL::bigint, u.ended, NULL::bigint, NULL::text, NULL::bigint
-    FROM unnest(p_jobs, v_did, v_status, v_until, v_ended) u (job, did, status, until_ms, ended)
-    WHERE u.did NOT IN ('won', 'apart');
+  said := nullif(concat_ws(E'\x1e', said, (SELECT string_agg(@lost_answer@, E'\x1e')
+    FROM unnest(v_did, v_status, v_until, v_ended) WITH ORDINALITY u (did, status, until_ms, ended, n)
+    WHERE u.did NOT IN ('won', 'apart'))), '');
   FOR n IN 1 .. array_length(p_jobs, 1) LOOP
     IF v_did[n] = 'apart' THEN
-      RETURN QUERY SELECT * FROM @claim@(p_jobs[n], @of slots n@, @of kinds n@, p_tokens[n], @of instances n@,
+      SELECT c.* INTO x FROM @claim@(p_jobs[n], @of slots n@, @of kinds n@, p_tokens[n], @of instances n@,
         @of idents n@, @of floors n@, @of previous n@, @of limits n@, @of leases n@, @of skips n@, @of max n@,
-        @of retries n@, @of within n@, @of valid n@);
+        @of retries n@, @of within n@, @of valid n@) c;
+      said := concat_ws(E'\x1e', said, array_to_string(ARRAY[(n - 1)::text, @answer x@], E'\x1f', ''));
     END IF;
   END LOOP;
+  RETURN said;
 END $body$

@@ -62,7 +62,5 @@ BEGIN
 
   SELECT c.* INTO x FROM @claim@(p_job, p_slot, p_kind, p_token, p_instance, p_ident, p_floor, p_previous, p_limit,
     p_lease, p_skip, p_max, p_retry, p_within, p_valid) c;
-  RETURN array_to_string(ARRAY['0', x.o_did, x.o_now::text, x.o_status, x.o_until::text, x.o_max::text,
-    x.o_attempt::text, x.o_fence::text, x.o_reason, x.o_slot::text, x.o_ended, x.o_other_slot::text, x.o_other_id,
-    x.o_other_until::text], E'\x1f', '');
+  RETURN array_to_string(ARRAY['0', @answer x@], E'\x1f', '');
 END $body$
