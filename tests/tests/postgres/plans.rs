@@ -63,9 +63,9 @@ async fn full_tables_cost_little_more(place: Place) {
     run(
         database.url(),
         "INSERT INTO anarchon_runs_jobs (job, ident, touched) SELECT 'other-' || n, '', 0 FROM generate_series(1, 20000) n; \
-         INSERT INTO anarchon_runs (slot, job, id, status, open_job, attempt, last_token, fence, reason, instance_id, \
+         INSERT INTO anarchon_runs (slot, job, id, status, open_job, attempt, fence, reason, instance_id, \
          claimed_at, until_ms, max_attempts, within_ms, counts) \
-         SELECT n, 'other-' || n, '', 'running', CASE WHEN n % 2 = 0 THEN 'other-' || n END, 1, 't', 1, 'scheduled', 'i', \
+         SELECT n, 'other-' || n, '', 'running', CASE WHEN n % 2 = 0 THEN 'other-' || n END, 1, 1, 'scheduled', 'i', \
          n, n, 3, 1, 1 FROM generate_series(1, 40000) n; \
          INSERT INTO anarchon_runs_attempts (job, id, slot, token, attempt, fence, reason, instance_id, status, claimed_at) \
          SELECT 'other-' || n, '', n, 't', 1, 1, 'scheduled', 'i', 'done', n FROM generate_series(1, 40000) n",

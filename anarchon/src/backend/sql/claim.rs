@@ -304,7 +304,6 @@ impl<D: SqlDialect> Sql<'_, D> {
             lost("failures", &format!("{r}.failures + 1")),
             lost("last_ended", "'lost'"),
             "status = 'running'".to_owned(),
-            format!("last_token = {token}"),
             format!("token = {token}"),
         ];
         let also = self.there_is(&format!(
@@ -317,10 +316,10 @@ impl<D: SqlDialect> Sql<'_, D> {
     /// Makes the runs that start.
     fn start_runs(&self, size: usize) -> String {
         format!(
-            "INSERT INTO {runs} (job, id, slot, status, open_job, attempt, token, last_token, fence, reason, instance_id, \
+            "INSERT INTO {runs} (job, id, slot, status, open_job, attempt, token, fence, reason, instance_id, \
              claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts) \
              SELECT j.job, CASE j.c_do WHEN 'manual' THEN j.c_token ELSE '' END, \
-             CASE j.c_do WHEN 'manual' THEN j.c_now ELSE j.c_slot END, 'running', j.job, 1, j.c_token, j.c_token, {fence}, \
+             CASE j.c_do WHEN 'manual' THEN j.c_now ELSE j.c_slot END, 'running', j.job, 1, j.c_token, {fence}, \
              CASE WHEN j.c_do = 'manual' THEN 'manual' WHEN j.c_kind = 'catch-up' THEN 'catch-up' ELSE 'scheduled' END, \
              j.c_instance, j.c_now, j.c_now + j.c_lease, j.c_max, j.c_retry, j.c_within, \
              CASE j.c_kind WHEN '{MANUAL}' THEN 0 ELSE 1 END \

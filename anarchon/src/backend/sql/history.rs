@@ -21,7 +21,7 @@ impl<D: SqlDialect> Sql<'_, D> {
         let order = "ORDER BY h.slot DESC, h.fence DESC LIMIT ?";
         let sql = format!(
             "SELECT a.slot, a.id, a.token, a.attempt, a.fence, a.reason, a.instance_id, a.status, a.claimed_at, \
-             a.ended_at, a.error, CASE WHEN a.token = r.last_token THEN coalesce(r.note, a.note) ELSE a.note END, r.status \
+             a.ended_at, a.error, CASE WHEN a.fence = r.fence THEN coalesce(r.note, a.note) ELSE a.note END, r.status \
              FROM (SELECT * FROM {attempts} h WHERE h.job = ? AND h.id <> '{SKIP_ID}' {order}) a \
              LEFT JOIN {runs} r ON r.job = a.job AND r.id = a.id AND r.slot = a.slot \
              UNION ALL SELECT o.slot, o.id, o.token, o.attempt, o.fence, o.reason, o.instance_id, 'running', o.claimed_at, \

@@ -35,7 +35,7 @@ impl<D: SqlDialect> Sql<'_, D> {
         }
         format!(
             "EXISTS (SELECT 1 FROM {runs} f WHERE f.slot = {r}.slot AND f.job = {r}.job AND f.id = {r}.id \
-             AND f.status = {r}.status AND f.until_ms = {r}.until_ms AND f.last_token = {r}.last_token \
+             AND f.status = {r}.status AND f.until_ms = {r}.until_ms AND f.fence = {r}.fence \
              AND f.releases = {r}.releases{lock})",
             runs = self.tables.runs,
             lock = self.lock_free("f"),

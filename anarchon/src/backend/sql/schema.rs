@@ -29,8 +29,7 @@ const RUNS: &[(&str, Column, &str)] = &[
     ("releases", Column::Int, "NOT NULL DEFAULT 0"),
     // The token of the open attempt. Cleared when it ends, so that no late packet of it can match again.
     ("token", Column::Key, ""),
-    // The token of the latest attempt, open or not; and of the same attempt:
-    ("last_token", Column::Key, "NOT NULL"),
+    // Of the latest attempt, open or not: its fence, which no other attempt of the job has, and so on.
     ("fence", Column::Int, "NOT NULL"),
     ("reason", Column::Key, "NOT NULL"),
     ("instance_id", Column::Key, "NOT NULL"),

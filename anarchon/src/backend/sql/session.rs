@@ -131,9 +131,9 @@ impl<D: SqlDialect> Sql<'_, D> {
         let (t, d, decided) = (self.tables, self.dialect, self.decided());
         [
             format!(
-                "INSERT INTO {} (job, id, slot, status, open_job, attempt, token, last_token, fence, reason, instance_id, \
+                "INSERT INTO {} (job, id, slot, status, open_job, attempt, token, fence, reason, instance_id, \
                  claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts) \
-                 SELECT j.job, '', j.c_slot, 'running', j.job, 1, j.c_token, j.c_token, d.fence, d.reason, j.c_instance, \
+                 SELECT j.job, '', j.c_slot, 'running', j.job, 1, j.c_token, d.fence, d.reason, j.c_instance, \
                  d.c_now, d.c_now + j.c_lease, j.c_max, j.c_retry, j.c_within, 1 \
                  FROM {decided} d CROSS JOIN {} j ON j.n = d.n WHERE d.c_do = 'start'",
                 t.runs,

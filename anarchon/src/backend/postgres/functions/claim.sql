@@ -153,9 +153,9 @@ BEGIN
     o_attempt := 1;
     o_max := p_max;
     o_reason := CASE p_kind WHEN 'catch-up' THEN 'catch-up' ELSE 'scheduled' END;
-    INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, last_token, fence, reason, instance_id,
+    INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, fence, reason, instance_id,
       claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts)
-    VALUES (p_slot, p_job, '', 'running', p_job, 1, p_token, p_token, o_fence, o_reason, p_instance,
+    VALUES (p_slot, p_job, '', 'running', p_job, 1, p_token, o_fence, o_reason, p_instance,
       o_now, o_until, p_max, p_retry, p_within, 1);
     IF waits AND p_skip = 1 THEN
       FOR x IN
@@ -176,7 +176,7 @@ BEGIN
     o_max := own.max_attempts;
     o_reason := CASE WHEN own.status = 'waiting' THEN 'retry' WHEN own.token IS NULL THEN 'hand-over'
       ELSE 'takeover' END;
-    UPDATE @runs@ q SET status = 'running', attempt = o_attempt, token = p_token, last_token = p_token,
+    UPDATE @runs@ q SET status = 'running', attempt = o_attempt, token = p_token,
       fence = o_fence, reason = o_reason, instance_id = p_instance, claimed_at = o_now, until_ms = o_until,
       failures = q.failures + CASE WHEN own.token IS NULL THEN 0 ELSE 1 END,
       last_ended = CASE WHEN own.token IS NULL THEN q.last_ended ELSE 'lost' END
