@@ -1,6 +1,7 @@
 -- Many claims, each of another job, in the order of the jobs. An array of one value says it of all of them. What is
 -- commonest is carried out, or answered, for all of them by one statement: a slot that is free, of a job that does nothing
 -- else, and a slot that another has. The rest goes one by one.
+-- Open runs are looked for entry by entry of their index, which leaves out from then on what has ended; a bitmap would not.
 -- The answer is one text, of rows. Those that were started are one, the first: their fences, with nothing between commas for
 -- each of the others.
 CREATE FUNCTION @name@(
