@@ -1,7 +1,17 @@
 use anarchon::testing::{Fault, Verb};
-use anarchon::{AttemptStatus, BackendErrorKind, Event, Overlap};
+use anarchon::{AttemptStatus, BackendErrorKind, Event, MemoryBackend, Overlap, Scheduler};
 
 use crate::world::{Log, World, ms, secs, work};
+
+/// Neither a host's name nor a process's number would do: in containers both can be those of another.
+#[tokio::test]
+async fn two_schedulers_of_one_process_have_names_of_their_own() {
+    let (a, b) = (Scheduler::builder(MemoryBackend::new()), Scheduler::builder(MemoryBackend::new()));
+    let (a, b) = (a.start().await.unwrap(), b.start().await.unwrap());
+    assert_ne!(a.instance_id(), b.instance_id());
+    a.stop().await.unwrap();
+    b.stop().await.unwrap();
+}
 
 #[tokio::test]
 async fn a_claim_whose_reply_is_lost_is_repeated_with_the_same_token_and_run_once() {

@@ -101,18 +101,18 @@ where
     I: IntoIterator<Item = S>,
     S: AsRef<std::ffi::OsStr>,
 {
-    if let Err(said) = run(folder, program, args) {
+    if let Err(said) = run(folder.path(), program, args) {
         panic!("{} failed: {said}", program.display());
     }
 }
 
 /// Runs a program in a server's folder; or what it says when it fails.
-pub(super) fn run<I, S>(folder: &TempDir, program: &Path, args: I) -> Result<(), String>
+pub(super) fn run<I, S>(folder: &Path, program: &Path, args: I) -> Result<(), String>
 where
     I: IntoIterator<Item = S>,
     S: AsRef<std::ffi::OsStr>,
 {
-    let output = command(program, folder.path()).args(args).stdin(Stdio::null()).output();
+    let output = command(program, folder).args(args).stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|e| panic!("{} cannot be run: {e}", program.display()));
     let said = || format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.success() { Ok(()) } else { Err(said()) }

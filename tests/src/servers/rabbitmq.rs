@@ -69,7 +69,7 @@ pub struct RabbitMq {
     _erlang: Port,
     // Ends after the broker.
     _names: Arc<NameServer>,
-    _home: tempfile::TempDir,
+    home: PathBuf,
 }
 
 impl RabbitMq {
@@ -125,7 +125,8 @@ impl RabbitMq {
 
     fn prepare(version: RabbitMqVersion, programs: PathBuf, names: &Arc<NameServer>, settings: &str) -> Self {
         let name = version.component();
-        let (folder, home, port, erlang) = (folder(name), folder("rabbitmq-home"), Port::reserve(), Port::reserve());
+        let (folder, port, erlang) = (folder(name), Port::reserve(), Port::reserve());
+        let home = folder.path().to_owned();
         let at = |file: &str| folder.path().join(file).display().to_string();
         let config = format!(
             "listeners.tcp.1 = 127.0.0.1:{}\n\
@@ -138,15 +139,15 @@ impl RabbitMq {
         );
         std::fs::write(folder.path().join("rabbitmq.conf"), config).expect("a file for its settings");
         std::fs::write(folder.path().join("enabled_plugins"), "[].\n").expect("a file for its plugins");
-        let cookie = home.path().join(".erlang.cookie");
+        let cookie = home.join(".erlang.cookie");
         let file = std::fs::File::options().write(true).create_new(true).mode(0o400).open(&cookie);
         file.and_then(|mut file| file.write_all(b"anarchon")).expect("a file for its cookie");
-        let owner = std::fs::metadata(home.path()).expect("a folder");
+        let owner = std::fs::metadata(&home).expect("a folder");
         let (user, group) = (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
         std::os::unix::fs::chown(&cookie, Some(user), Some(group)).expect("root can give a file away");
         let node = format!("anarchon{}@localhost", port.number);
         let environment = [
-            format!("HOME={}", home.path().display()),
+            format!("HOME={}", home.display()),
             format!("ERL_EPMD_PORT={}", names.port.number),
             "ERL_EPMD_ADDRESS=127.0.0.1".to_owned(),
             format!("RABBITMQ_NODENAME={node}"),
@@ -169,7 +170,7 @@ impl RabbitMq {
         let process = environment.iter().fold(process, |process, variable| process.arg(variable));
         let process = process.arg(programs.join("rabbitmq-server"));
         let names = Arc::clone(names);
-        Self { port, process, programs, environment, node, _erlang: erlang, _names: names, _home: home }
+        Self { port, process, programs, environment, node, _erlang: erlang, _names: names, home }
     }
 
     /// Its URL, with a virtual host that all tests share.
@@ -212,7 +213,7 @@ impl RabbitMq {
         let args = [OsString::from(program)].into_iter().chain(args.iter().map(|arg| OsString::from(*arg)));
         let line: Vec<_> = self.environment.iter().cloned().chain(args).collect();
         let since = Instant::now();
-        while let Err(said) = run(&self._home, "/usr/bin/env".as_ref(), &line) {
+        while let Err(said) = run(&self.home, "/usr/bin/env".as_ref(), &line) {
             // It takes connections a moment before it says that it has started.
             let starting = said.contains("requires the 'rabbit' app to be running");
             assert!(starting && since.elapsed() < LONG, "rabbitmqctl failed: {said}");

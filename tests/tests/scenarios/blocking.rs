@@ -32,13 +32,16 @@ pub(crate) fn a_handler_that_blocks_a_single_threaded_runtime_keeps_its_lease(la
 pub(crate) fn an_instance_whose_runtime_is_blocked_leaves_other_slots_to_the_others(lab: &Lab) {
     let tick = every_second("tick", "none", "overlap = \"allow\"");
     // Not in the same moment: a slot that was won an instant before the thread was blocked would have to wait for it.
-    let both = format!("{tick}{}", every_second("busy", "block 6s", "offset = \"500ms\""));
+    let both = format!("{tick}{}", every_second("busy", "block 30s", "offset = \"500ms\""));
     let _blocked = lab.start("a", &both, &NodeOptions::default().flag("--current-thread"));
     let blocked = lab.wait_line("the blocking handler", |line| line.is("start", "busy"));
     let _other = lab.start("b", &tick, &NodeOptions::default());
     let from = tests::wall_ms();
     let owed = tests::check::grid(1000, from, from + 3000);
     lab.wait_each("start", "tick", &owed);
-    assert!(!lab.lines().iter().any(|line| line.is_of("end", &blocked)), "this machine is too busy for this test");
+    assert!(
+        !lab.lines().iter().any(|line| line.is_of("end", &blocked)),
+        "it was blocked no longer: this machine is too busy for this test"
+    );
     tests::check::each_once(&lab.attempts(), "tick", &owed);
 }

@@ -10,7 +10,7 @@
 
 use crate::backend::sql::Tables;
 use crate::backend::sql::common::{
-    FORGET_AT_ONCE, NEWEST, OPEN_ATTEMPT, SKIP_ID, SWEEP_EVERY_MS, TOUCH_MS, TRIM_AT_ONCE,
+    FORGET_AT_ONCE, NEW_RUN, NEWEST, OPEN_ATTEMPT, SKIP_ID, SWEEP_EVERY_MS, TOUCH_MS, TRIM_AT_ONCE,
 };
 use crate::lease::{MAX_RELEASES, MAX_RETRY_WAIT};
 
@@ -156,6 +156,7 @@ impl Maker<'_> {
             ("@plpgsql@", PLPGSQL.to_owned()),
             ("@joining@", JOINING.to_owned()),
             ("@open_attempt@", OPEN_ATTEMPT.to_owned()),
+            ("@new_run@", NEW_RUN.to_owned()),
             ("@r.open_attempt@", open_attempt.join(", ")),
             ("@newest@", NEWEST.to_string()),
             ("@skip@", SKIP_ID.to_owned()),

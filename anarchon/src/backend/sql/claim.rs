@@ -7,7 +7,7 @@
 use super::Sql;
 use super::client::{Statement, Value};
 use super::dialect::SqlDialect;
-use super::schema::{NEWEST, OPEN_ATTEMPT, SKIP_ID};
+use super::schema::{NEW_RUN, NEWEST, OPEN_ATTEMPT, SKIP_ID};
 use super::stage::{EXCLUSIVE, MANUAL, REQUEST};
 use crate::lease::MAX_RELEASES;
 
@@ -316,10 +316,9 @@ impl<D: SqlDialect> Sql<'_, D> {
     /// Makes the runs that start.
     fn start_runs(&self, size: usize) -> String {
         format!(
-            "INSERT INTO {runs} (job, id, slot, status, open_job, attempt, token, fence, reason, instance_id, \
-             claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts) \
-             SELECT j.job, CASE j.c_do WHEN 'manual' THEN j.c_token ELSE '' END, \
-             CASE j.c_do WHEN 'manual' THEN j.c_now ELSE j.c_slot END, 'running', j.job, 1, j.c_token, {fence}, \
+            "INSERT INTO {runs} ({NEW_RUN}) \
+             SELECT CASE j.c_do WHEN 'manual' THEN j.c_now ELSE j.c_slot END, j.job, \
+             CASE j.c_do WHEN 'manual' THEN j.c_token ELSE '' END, 'running', j.job, 1, j.c_token, {fence}, \
              CASE WHEN j.c_do = 'manual' THEN 'manual' WHEN j.c_kind = 'catch-up' THEN 'catch-up' ELSE 'scheduled' END, \
              j.c_instance, j.c_now, j.c_now + j.c_lease, j.c_max, j.c_retry, j.c_within, \
              CASE j.c_kind WHEN '{MANUAL}' THEN 0 ELSE 1 END \

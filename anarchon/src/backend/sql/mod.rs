@@ -37,7 +37,7 @@ pub(in crate::backend) mod common {
     pub(in crate::backend) use super::history::TRIM_AT_ONCE;
     pub(in crate::backend) use super::ident;
     pub(in crate::backend) use super::register::{FORGET_AT_ONCE, SWEEP_EVERY_MS};
-    pub(in crate::backend) use super::schema::{NEWEST, OPEN_ATTEMPT, SKIP_ID};
+    pub(in crate::backend) use super::schema::{NEW_RUN, NEWEST, OPEN_ATTEMPT, SKIP_ID};
     pub(in crate::backend) use super::stage::{claim_numbers, claim_values, millis};
 }
 

@@ -48,6 +48,10 @@ const RUNS: &[(&str, Column, &str)] = &[
     ("mark", Column::Int, ""),
 ];
 
+/// The columns of a run that starts.
+pub(in crate::backend) const NEW_RUN: &str = "slot, job, id, status, open_job, attempt, token, fence, reason, \
+    instance_id, claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts";
+
 /// The history: attempts, once they have ended, and records of skipped slots, by job. The token is part of the key: a
 /// returned attempt gives its number back. In a record of skipped slots, `slot` is the first and `last_slot` the last.
 const ATTEMPTS: &[(&str, Column, &str)] = &[

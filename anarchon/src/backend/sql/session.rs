@@ -15,6 +15,7 @@
 use super::claim::{OF_SLOT, TOUCH_MS, closed_now};
 use super::client::{Statement, Value};
 use super::dialect::{Column, SqlDialect};
+use super::schema::NEW_RUN;
 use super::stage::{Asked, COPIED, FENCE, FOUND, REQUEST, claim_values, names};
 use super::text::{ANSWER, COLUMN, COLUMNS, ROW, packed};
 use super::{Sql, padded, padded_closely};
@@ -131,9 +132,8 @@ impl<D: SqlDialect> Sql<'_, D> {
         let (t, d, decided) = (self.tables, self.dialect, self.decided());
         [
             format!(
-                "INSERT INTO {} (job, id, slot, status, open_job, attempt, token, fence, reason, instance_id, \
-                 claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts) \
-                 SELECT j.job, '', j.c_slot, 'running', j.job, 1, j.c_token, d.fence, d.reason, j.c_instance, \
+                "INSERT INTO {} ({NEW_RUN}) \
+                 SELECT j.c_slot, j.job, '', 'running', j.job, 1, j.c_token, d.fence, d.reason, j.c_instance, \
                  d.c_now, d.c_now + j.c_lease, j.c_max, j.c_retry, j.c_within, 1 \
                  FROM {decided} d CROSS JOIN {} j ON j.n = d.n WHERE d.c_do = 'start'",
                 t.runs,

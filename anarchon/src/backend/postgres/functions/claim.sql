@@ -153,8 +153,7 @@ BEGIN
     o_attempt := 1;
     o_max := p_max;
     o_reason := CASE p_kind WHEN 'catch-up' THEN 'catch-up' ELSE 'scheduled' END;
-    INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, fence, reason, instance_id,
-      claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts)
+    INSERT INTO @runs@ (@new_run@)
     VALUES (p_slot, p_job, '', 'running', p_job, 1, p_token, o_fence, o_reason, p_instance,
       o_now, o_until, p_max, p_retry, p_within, 1);
     IF waits AND p_skip = 1 THEN

@@ -71,8 +71,7 @@ BEGIN
     END LOOP;
     now_ms := @clock@;
     v_open := EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = ANY (p_jobs) AND o.open_job IS NOT NULL);
-    INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, fence, reason, instance_id,
-      claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts)
+    INSERT INTO @runs@ (@new_run@)
     SELECT c.slot, c.job, '', 'running', c.job, 1, c.token, c.fence,
       CASE c.kind WHEN 'catch-up' THEN 'catch-up' ELSE 'scheduled' END, @of instances c.n@,
       now_ms, now_ms + @of leases c.n@, @of max c.n@, @of retries c.n@, @of within c.n@, 1

@@ -69,8 +69,7 @@ BEGIN
     o_slot := o_now;
     o_fence := greatest(j.fence + 1, o_now);
     UPDATE @jobs@ l SET fence = o_fence, touched = greatest(l.touched, o_now) WHERE l.job = p_job AND l.ident = '';
-    INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, fence, reason, instance_id,
-      claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts)
+    INSERT INTO @runs@ (@new_run@)
     VALUES (o_now, p_job, p_token, 'running', p_job, 1, p_token, o_fence, 'manual', p_instance,
       o_now, o_now + p_lease, 1, NULL, 0, p_exclusive);
   END IF;

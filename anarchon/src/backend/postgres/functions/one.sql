@@ -27,8 +27,7 @@ BEGIN
         AND NOT EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = p_job)
       RETURNING l.fence
     )
-    INSERT INTO @runs@ (slot, job, id, status, open_job, attempt, token, fence, reason, instance_id,
-      claimed_at, until_ms, max_attempts, retry_ms, within_ms, counts)
+    INSERT INTO @runs@ (@new_run@)
     SELECT p_slot, p_job, '', 'running', p_job, 1, p_token, l.fence, v_reason, p_instance,
       t.now_ms, t.now_ms + p_lease, p_max, p_retry, p_within, 1
     -- The clock, read again once the row is there, and so after the lock.
