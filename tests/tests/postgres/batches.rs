@@ -83,6 +83,55 @@ async fn two_batches_in_opposite_order_that_meet_in_the_middle_do_not_wait_in_a_
 }
 
 #[tokio::test]
+async fn a_batch_with_a_job_that_is_just_being_made_does_not_wait_in_a_circle() {
+    for place in [V15, V18, POOLED_1_24] {
+        let Some(database) = place.database() else { return };
+        let backend = PostgresBackend::new(database.url());
+        let known = claim("later", 1);
+        outcomes(&backend, std::slice::from_ref(&known)).await;
+        backend.finish(&done(&known)).await.expect("an answer");
+        let mut user = PgConnection::connect(database.url()).await.expect("a connection");
+        let mut transaction = user.begin().await.expect("a transaction");
+        let make = "INSERT INTO anarchon_runs_jobs (job, ident, touched) VALUES ('earlier', '', 0)";
+        transaction.execute(make).await.expect("a row");
+        let batch = [claim("earlier", 2), claim("later", 2)];
+        let commit = async {
+            wait_waiting(&mut transaction, 1).await;
+            let lock = "SELECT 1 FROM anarchon_runs_jobs WHERE job = 'later' AND ident = '' FOR UPDATE";
+            transaction.execute(lock).await.unwrap_or_else(|error| panic!("{place:?}: {error}"));
+            transaction.commit().await.expect("a commit");
+        };
+        let (batch, ()) = tokio::join!(outcomes(&backend, &batch), commit);
+        assert!(batch.iter().all(won), "{place:?}: {batch:?}");
+    }
+}
+
+/// Claims are sent in the order of their names in UTF-8, and a database of another encoding sorts them by its own.
+#[tokio::test]
+async fn a_batch_whose_jobs_sort_otherwise_in_the_database_is_answered_in_its_order() {
+    let Some(database) = V15.database() else { return };
+    let name = format!("{}_koi", database.name());
+    let make = format!("CREATE DATABASE {name} ENCODING 'KOI8R' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'");
+    run(database.url(), make).await;
+    let url = database.url().replace(database.name(), &name);
+    let first = PostgresBackend::new(&url);
+    for (job, slot) in [("в", 10), ("ц", 10), ("в", 20)] {
+        let claim = claim(job, slot);
+        assert!(won(&first.claim(&claim).await.expect("an answer").value));
+        first.finish(&done(&claim)).await.expect("an answer");
+    }
+    first.close().await;
+    // With so few rows, it would be as good to go through all of them in their order.
+    run(&url, "VACUUM ANALYZE anarchon_runs_jobs").await;
+    let second = PostgresBackend::new(&url);
+    let told = outcomes(&second, &[claim("в", 20), claim("ц", 20)]).await;
+    assert!(matches!(told[0], ClaimOutcome::Done { .. }), "{told:?}");
+    assert!(won(&told[1]), "{told:?}");
+    second.close().await;
+    run(database.url(), format!("DROP DATABASE {name}")).await;
+}
+
+#[tokio::test]
 async fn a_batch_that_waits_decides_by_what_single_claims_have_done_meanwhile() {
     for place in [V15, V18] {
         let Some(database) = place.database() else { return };
@@ -238,7 +287,7 @@ async fn each_claim_of_a_batch_is_told_its_own_fence_and_kept_as_it_was_asked() 
             let catch_up = claim.kind == ClaimKind::CatchUp;
             assert_eq!(reason, if catch_up { Reason::CatchUp } else { Reason::Scheduled }, "{place:?}");
             if let Some(n) = claim.job.as_str().strip_prefix("job-00") {
-                // The batch has locked them twice: a first time before there was a row for the one that nobody knew.
+                // Twice: locked with the others, and then claimed by itself, since nobody knew one of them.
                 assert_eq!(fence, 9_000_000_000_002 + 10 * n.parse::<u64>().expect("a number"), "{place:?}");
             }
         }

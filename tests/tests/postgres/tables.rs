@@ -1,5 +1,7 @@
 //! Tables and functions: who makes them, where, and what happens when somebody may not.
 
+use std::time::Duration;
+
 use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, PostgresBackend};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _};
 use tests::servers::Database;
@@ -187,6 +189,19 @@ async fn the_tables_of_a_newer_release_are_refused() {
     }
     set(1).await;
     assert_eq!(ask(database.url(), "SELECT count(*) FROM anarchon_runs").await, 1, "nothing was written");
+}
+
+#[tokio::test]
+async fn tables_that_have_lost_their_format_are_used_as_they_are() {
+    let Some(database) = V15.database() else { return };
+    let backend = PostgresBackend::new(database.url());
+    backend.connect().await.expect("a connection");
+    run(database.url(), "DELETE FROM anarchon_runs_meta").await;
+    let claims = crate::claims("job", 2, 1);
+    let answers = tokio::time::timeout(Duration::from_secs(60), backend.claim_many(&claims)).await;
+    for answer in answers.expect("it does not try for ever") {
+        assert!(won(&answer.expect("an answer").value));
+    }
 }
 
 #[tokio::test]

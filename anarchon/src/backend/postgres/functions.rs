@@ -26,7 +26,8 @@ const PLPGSQL: &str = "LANGUAGE plpgsql SET enable_seqscan = off SET lock_timeou
 
 /// What is added for those that join tables, as each setting costs some µs in each call: nothing is gone through once to be
 /// joined or kept. Where a table is joined, each column of its key is compared with one of the other side, since a constant
-/// for a part of the key would do to go through all of its index; `OFFSET 0` keeps constants from getting there.
+/// for a part of the key would do to go through all of its index; `OFFSET 0` keeps constants from getting there. The first
+/// is compared by `= ANY`, where the order of the join is free: for `=`, the whole index is as good where there are few rows.
 const JOINING: &str = "SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off";
 
 /// The answer that `claim` gives, without the job, as the elements of an array.
@@ -39,6 +40,9 @@ const LOST_ANSWER: &str = r"format(E'%s\x1f%s\x1f%s\x1f%s\x1f%s\x1f\x1f\x1f\x1f\
 
 /// How those of many claims are found that are lost.
 const LOST: &str = include_str!("functions/lost.sql");
+
+/// How the `n`th of many claims is made by itself: the row of its answer.
+const NTH: &str = include_str!("functions/nth.sql");
 
 /// A function: its short name, its text, and how it is called by statements.
 #[derive(Debug)]
@@ -132,17 +136,22 @@ impl Maker<'_> {
     /// Adds a function and returns its name.
     fn make(&mut self, verb: &str, text: &str, outside: bool) -> String {
         // The one that has parameters comes first.
-        let mut text = expand(&text.replace("@lost@", LOST.trim()), "@closes ", |words| {
-            let (r, now) = words.split_once(' ').unwrap_or((words, "0"));
-            format!(
-                "({r}.until_ms <= {now} AND ({r}.id <> '' OR {r}.until_ms < {now} - {r}.within_ms \
+        let mut text =
+            expand(&text.replace("@lost@", LOST.trim()).replace("@claim n@", NTH.trim()), "@closes ", |words| {
+                let (r, now) = words.split_once(' ').unwrap_or((words, "0"));
+                format!(
+                    "({r}.until_ms <= {now} AND ({r}.id <> '' OR {r}.until_ms < {now} - {r}.within_ms \
                  OR {r}.releases >= {MAX_RELEASES} \
                  OR {r}.failures + CASE WHEN {r}.token IS NULL THEN 0 ELSE 1 END >= {r}.max_attempts))"
-            )
-        });
+                )
+            });
         text = expand(&text, "@of ", |words| {
             let (name, n) = words.split_once(' ').unwrap_or((words, "1"));
             format!("coalesce(s_{name}, p_{name}[{n}])")
+        });
+        text = expand(&text, "@is ", |words| {
+            let (key, other) = words.split_once(' ').unwrap_or((words, "NULL"));
+            format!("{key} = ANY (ARRAY[{other}])")
         });
         text = expand(&text, "@one ", |name| format!("CASE array_length(p_{name}, 1) WHEN 1 THEN p_{name}[1] END"));
         let open_attempt: Vec<String> = OPEN_ATTEMPT.split(", ").map(|column| format!("r.{column}")).collect();

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | claim, manual claim | job, what was decided, the clock; the run's status, `until_ms`, `max_attempts`, latest attempt, its fence and reason, slot; the status of an ended attempt with the claim's token; slot, id and `until_ms` of a run in the way (one row for each of these, or one row) |
 //! | claims, as one text | the number of the claim in the order of the jobs, in the place of the job; the others as above, with `\x1f` between them, `\x1e` between rows and nothing for NULL |
+//! | a claim that is to be made again apart from the others | its number, `new`, the clock |
 //! | claims that were started, as the first row of such an answer | their fences in the order of the jobs (of a session, of the claims), between commas, with nothing for each of the others; `started`, the clock |
 //! | heartbeat | the number of the request, the clock, 1 if it was renewed, 2 if the row is locked |
 //! | finish, release | the number of the request, the clock, the run's status and `until_ms`, the status of the ended attempt with that token |
@@ -162,7 +163,7 @@ fn started(row: &Row, claims: &[RunClaim], places: &[usize], answers: &mut [Opti
 }
 
 /// The answer to a claim. There is none when a run was in the way and ended before it could be named, which takes a
-/// transaction beside ours: then the claim is made again.
+/// transaction beside ours, or when the claim has to be made apart from the others: then it is made again.
 fn claim(claim: &RunClaim, rows: &[&Row]) -> Read<Option<Timed<ClaimOutcome>>> {
     let row = *rows.first().ok_or_else(missing)?;
     let now = row.int(2)?;
@@ -170,6 +171,7 @@ fn claim(claim: &RunClaim, rows: &[&Row]) -> Read<Option<Timed<ClaimOutcome>>> {
     let left = |until: i64| from_ms(until.saturating_sub(now));
     let outcome = match row.text(1)? {
         "newer" => return Err(newer()),
+        "new" => return Ok(None),
         "stale" => ClaimOutcome::Late(Lateness::Stale),
         "early" => ClaimOutcome::Early { wait: left(claim.slot.ms()) },
         "again" | "take" | "start" => ClaimOutcome::Won {

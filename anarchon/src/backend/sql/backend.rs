@@ -19,7 +19,7 @@ use crate::run::{
 };
 use crate::slot::JobName;
 
-/// How often a claim is made again whose answer names a run that has just ended.
+/// How often in vain a claim is made again, whose answer names a run that has just ended.
 const CLAIM_AGAIN: usize = 3;
 
 /// How many jobs one batch trims at most, so that other writers get their turn.
@@ -59,13 +59,16 @@ impl<C: SqlClient, D: SqlDialect> SqlBackend<C, D> {
     /// Claims of different jobs in one call; those without an answer are made again.
     async fn claim_round(&self, claims: &[RunClaim]) -> Result<Vec<Timed<ClaimOutcome>>, BackendError> {
         let mut answers = self.claim_once(claims).await?;
-        for _ in 0..CLAIM_AGAIN {
+        let mut in_vain = 0;
+        while in_vain < CLAIM_AGAIN {
             let left = || answers.iter().zip(claims).filter(|(answer, _)| answer.is_none());
             let again: Vec<RunClaim> = left().map(|(_, claim)| claim.clone()).collect();
             if again.is_empty() {
                 break;
             }
-            let mut later = self.claim_once(&again).await?.into_iter();
+            let later = self.claim_once(&again).await?;
+            in_vain += usize::from(later.iter().all(Option::is_none));
+            let mut later = later.into_iter();
             for answer in answers.iter_mut().filter(|answer| answer.is_none()) {
                 *answer = later.next().flatten();
             }

@@ -20,7 +20,7 @@ BEGIN
       FROM k
     ), renewed AS (
       UPDATE @runs@ r SET until_ms = greatest(r.until_ms, d.at + d.lease) FROM d
-      WHERE d.renewed = 1 AND r.slot = d.slot AND r.job = d.job AND r.id = d.id
+      WHERE d.renewed = 1 AND @is r.slot d.slot@ AND r.job = d.job AND r.id = d.id
     )
     SELECT d.n - 1, d.at, d.renewed FROM d;
 END $body$

@@ -14,7 +14,6 @@ DECLARE
   until bigint;
   won bigint := 0;
   said text;
-  x record;
   -- What all of them have in common, or NULL.
   s_slots bigint := @one slots@; s_kinds text := @one kinds@; s_instances text := @one instances@;
   s_idents text := @one idents@; s_floors bigint := @one floors@; s_previous bigint := @one previous@;
@@ -47,7 +46,7 @@ BEGIN
 
   -- Claims that come too late leave no trace.
   IF now_ms <= ALL (p_valid) THEN
-    LOOP
+    FOR round IN 1 .. 2 LOOP
       -- The write is the lock, so each claim uses up a fence, a lost one too.
       WITH l AS (
         UPDATE @jobs@ l SET fence = greatest(l.fence + 1, now_ms), touched = greatest(l.touched, now_ms),
@@ -55,19 +54,37 @@ BEGIN
           newest_ident = CASE WHEN l.newest_ident = c.schedule
             OR c.slot > (SELECT f.floor FROM @jobs@ f WHERE f.job = c.job AND f.ident = c.schedule)
             THEN c.schedule ELSE l.newest_ident END
-        FROM (SELECT c.job, ''::text AS ident, @of slots c.n@ AS slot, @of idents c.n@ AS schedule
+        FROM (SELECT c.job, c.n, ''::text AS ident, @of slots c.n@ AS slot, @of idents c.n@ AS schedule
           FROM unnest(p_jobs) WITH ORDINALITY c (job, n) OFFSET 0) c
-        WHERE l.job = c.job AND l.ident = c.ident AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
-        RETURNING l.fence, CASE WHEN l.paused_at IS NOT NULL THEN @max@
+        WHERE @is l.job c.job@ AND l.ident = c.ident
+          AND (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
+        RETURNING c.n, l.fence, CASE WHEN l.paused_at IS NOT NULL THEN @max@
           WHEN c.slot > l.was_newest AND l.newest_ident = c.schedule THEN -@max@
           ELSE coalesce(l.trim_mark, 1 - @max@) END AS bar
-      ) SELECT array_agg(l.fence), array_agg(l.bar) INTO v_fences, v_bars FROM l;
-      EXIT WHEN array_length(v_fences, 1) = array_length(p_jobs, 1)
-        OR (SELECT m.v FROM @meta@ m WHERE m.k = 'format') > @newest@;
-      INSERT INTO @jobs@ (job, ident, touched)
+      ) SELECT array_agg(l.fence), array_agg(l.bar) INTO v_fences, v_bars FROM (SELECT * FROM l ORDER BY l.n) l;
+      EXIT WHEN array_length(v_fences, 1) = array_length(p_jobs, 1);
+      IF ((SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@) IS NOT TRUE THEN
+        v_fences := NULL;
+        EXIT;
+      END IF;
+      -- Some jobs have no row yet. It would have to be made out of the order in which rows are locked, beside those of the
+      -- others, so those are answered first, by themselves.
+      IF v_fences IS NOT NULL THEN
+        FOR n IN 1 .. array_length(p_jobs, 1) LOOP
+          IF EXISTS (SELECT 1 FROM @jobs@ l WHERE l.job = p_jobs[n] AND l.ident = ''
+            AND l.xmin = (txid_current() & 4294967295)::text::xid)
+          THEN
+            said := concat_ws(E'\x1e', said, @claim n@);
+          ELSE
+            said := concat_ws(E'\x1e', said, format(E'%s\x1fnew\x1f%s', n - 1, now_ms));
+          END IF;
+        END LOOP;
+        RETURN said;
+      END IF;
+      INSERT INTO @jobs@ AS l (job, ident, touched)
       SELECT c.job, '', now_ms FROM unnest(p_jobs) c (job)
       WHERE (SELECT m.v FROM @meta@ m WHERE m.k = 'format') <= @newest@
-      ON CONFLICT (job, ident) DO NOTHING;
+      ON CONFLICT (job, ident) DO UPDATE SET touched = l.touched WHERE false;
     END LOOP;
     now_ms := @clock@;
     v_open := EXISTS (SELECT 1 FROM @runs@ o WHERE o.open_job = ANY (p_jobs) AND o.open_job IS NOT NULL);
@@ -102,10 +119,7 @@ BEGIN
     WHERE u.did NOT IN ('won', 'apart'))), '');
   FOR n IN 1 .. array_length(p_jobs, 1) LOOP
     IF v_did[n] = 'apart' THEN
-      SELECT c.* INTO x FROM @claim@(p_jobs[n], @of slots n@, @of kinds n@, p_tokens[n], @of instances n@,
-        @of idents n@, @of floors n@, @of previous n@, @of limits n@, @of leases n@, @of skips n@, @of max n@,
-        @of retries n@, @of within n@, @of valid n@) c;
-      said := concat_ws(E'\x1e', said, array_to_string(ARRAY[(n - 1)::text, @answer x@], E'\x1f', ''));
+      said := concat_ws(E'\x1e', said, @claim n@);
     END IF;
   END LOOP;
   RETURN said;

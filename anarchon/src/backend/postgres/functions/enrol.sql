@@ -17,7 +17,7 @@ BEGIN
   now_ms := @clock@;
   UPDATE @jobs@ l SET touched = now_ms 
   FROM (SELECT u.job, ''::text AS ident FROM unnest(p_jobs) u (job) OFFSET 0) c
-  WHERE l.job = c.job AND l.ident = c.ident;
+  WHERE @is l.job c.job@ AND l.ident = c.ident;
   -- The floor is only ever inserted; what is replaced is kept beside it, to be read back.
   INSERT INTO @jobs@ AS l (job, ident, touched, floor, fingerprint, instance_id)
   SELECT c.job, c.ident, now_ms, now_ms, c.fingerprint, c.instance
@@ -38,7 +38,7 @@ BEGIN
       DELETE FROM @runs@ r WHERE r.open_job = x.job;
       -- The others have ended attempts, which lead to them.
       DELETE FROM @runs@ r USING (SELECT a.slot, a.job, a.id FROM @attempts@ a WHERE a.job = x.job OFFSET 0) a
-      WHERE r.slot = a.slot AND r.job = a.job AND r.id = a.id;
+      WHERE @is r.slot a.slot@ AND r.job = a.job AND r.id = a.id;
       DELETE FROM @attempts@ a WHERE a.job = x.job;
       DELETE FROM @jobs@ l WHERE l.job = x.job;
     END LOOP;
@@ -47,5 +47,5 @@ BEGIN
 
   RETURN QUERY SELECT l.job, l.ident, l.touched, l.floor, l.fingerprint, l.instance_id,
     l.was_fingerprint, l.was_instance, l.was_touched
-    FROM unnest(p_jobs) c (job) JOIN @jobs@ l ON l.job = c.job;
+    FROM unnest(p_jobs) c (job) JOIN @jobs@ l ON @is l.job c.job@;
 END $body$

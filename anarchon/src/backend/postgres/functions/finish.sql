@@ -11,7 +11,7 @@ BEGIN
       SELECT c.n, r.job, r.id, r.slot, r.token, r.attempt, r.fence, r.reason, r.instance_id, r.claimed_at, r.failures,
         r.max_attempts, r.retry_ms
       FROM unnest(p_jobs, p_ids, p_slots, p_tokens) WITH ORDINALITY c (job, id, slot, token, n)
-      JOIN @runs@ r ON r.slot = c.slot AND r.job = c.job AND r.id = c.id
+      JOIN @runs@ r ON @is r.slot c.slot@ AND r.job = c.job AND r.id = c.id
       WHERE r.token = c.token ORDER BY r.job, r.id, r.slot FOR UPDATE OF r
     ), d AS (
       SELECT k.*, @clock@ AS at, p_statuses[k.n] AS ending,
@@ -25,7 +25,7 @@ BEGIN
           THEN least(@max_wait@, d.retry_ms * (1::bigint << least(d.failures, 31)::integer)) ELSE 0 END,
         open_job = CASE WHEN d.retries THEN r.job END,
         failures = r.failures + CASE WHEN d.ending = 'done' THEN 0 ELSE 1 END
-      FROM d WHERE r.slot = d.slot AND r.job = d.job AND r.id = d.id
+      FROM d WHERE @is r.slot d.slot@ AND r.job = d.job AND r.id = d.id
       RETURNING d.n - 1, d.at, r.status, r.until_ms, d.ending
     ), attempt AS (
       INSERT INTO @attempts@ (@open_attempt@, status, ended_at, error, note)

@@ -3,7 +3,7 @@ CREATE FUNCTION @name@(p_jobs text[], p_ids text[], p_slots bigint[], p_tokens t
 RETURNS TABLE (o_n bigint, o_now bigint, o_status text, o_until bigint, o_ended text) @plpgsql@ @joining@ AS $body$
 BEGIN
   PERFORM 1 FROM unnest(p_jobs, p_ids, p_slots, p_tokens) c (job, id, slot, token)
-  JOIN @runs@ r ON r.slot = c.slot AND r.job = c.job AND r.id = c.id
+  JOIN @runs@ r ON @is r.slot c.slot@ AND r.job = c.job AND r.id = c.id
   WHERE r.token = c.token ORDER BY r.job, r.id, r.slot FOR UPDATE OF r;
   o_now := @clock@;
   RETURN QUERY
@@ -17,7 +17,7 @@ BEGIN
     ), run AS (
       UPDATE @runs@ r SET attempt = r.attempt - d.returned, releases = r.releases + 1, until_ms = o_now,
         last_ended = d.status, token = NULL
-      FROM d WHERE d.mine AND r.slot = d.slot AND r.job = d.job AND r.id = d.id
+      FROM d WHERE d.mine AND @is r.slot d.slot@ AND r.job = d.job AND r.id = d.id
     ), attempt AS (
       INSERT INTO @attempts@ (@open_attempt@, status, ended_at)
       SELECT d.job, d.id, d.slot, d.token, d.attempt, d.fence, d.reason, d.instance_id, d.claimed_at, d.status, o_now

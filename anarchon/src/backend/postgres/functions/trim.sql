@@ -14,13 +14,13 @@ DECLARE
   newest_skip bigint;
 BEGIN
   PERFORM 1 FROM (SELECT u.job, ''::text AS ident FROM unnest(p_jobs) u (job) OFFSET 0) c
-  JOIN @jobs@ l ON l.job = c.job AND l.ident = c.ident ORDER BY l.job FOR UPDATE OF l;
+  JOIN @jobs@ l ON @is l.job c.job@ AND l.ident = c.ident ORDER BY l.job FOR UPDATE OF l;
   now_ms := @clock@;
   kept_since := now_ms - p_keep;
   oldest := now_ms - p_ttl;
   FOR x IN
     SELECT c.job FROM (SELECT u.job, ''::text AS ident FROM unnest(p_jobs) u (job) OFFSET 0) c
-    JOIN @jobs@ l ON l.job = c.job AND l.ident = c.ident
+    JOIN @jobs@ l ON @is l.job c.job@ AND l.ident = c.ident
   LOOP
     PERFORM @close@(x.job, now_ms, '');
     WITH slots AS (
@@ -41,15 +41,15 @@ BEGIN
       WHERE a.job = x.job AND a.id <> '@skip@' AND a.slot < kept_since AND (part IS NULL OR a.slot <= part)
       GROUP BY a.job, a.slot, a.id
     ), beyond AS (
-      SELECT r.slot, r.job, r.id FROM ends e JOIN @runs@ r ON r.slot = e.slot AND r.job = e.job AND r.id = e.id
+      SELECT r.slot, r.job, r.id FROM ends e JOIN @runs@ r ON @is r.slot e.slot@ AND r.job = e.job AND r.id = e.id
       WHERE r.open_job IS NULL AND coalesce(e.at, r.until_ms) < kept_since
         AND (r.slot < cut OR coalesce(e.at, r.until_ms) < oldest)
       FOR UPDATE OF r SKIP LOCKED
     ), runs AS (
-      DELETE FROM @runs@ r USING beyond b WHERE r.slot = b.slot AND r.job = b.job AND r.id = b.id
+      DELETE FROM @runs@ r USING beyond b WHERE @is r.slot b.slot@ AND r.job = b.job AND r.id = b.id
       RETURNING r.slot, r.id
     ), attempts AS (
-      DELETE FROM @attempts@ a USING beyond b WHERE a.job = b.job AND a.id = b.id AND a.slot = b.slot
+      DELETE FROM @attempts@ a USING beyond b WHERE @is a.job b.job@ AND a.id = b.id AND a.slot = b.slot
     )
     SELECT max(g.slot) INTO newest_run FROM runs g WHERE g.id = '';
     WITH skips AS (
