@@ -6,7 +6,7 @@ use anarchon::run::{ClaimKind, ClaimOutcome, Lateness, Reason, RunClaim};
 use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, PostgresBackend};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, Row as _, Transaction, raw_sql};
 
-use crate::place::{POOLED_1_24, V15, V18, run};
+use crate::place::{POOLED_1_24, V15, V18, number, run};
 use crate::{claim, claims, done, rival, won};
 
 async fn outcomes(backend: &PostgresBackend, claims: &[RunClaim]) -> Vec<ClaimOutcome> {
@@ -18,12 +18,6 @@ fn fence(outcome: &ClaimOutcome) -> u64 {
         ClaimOutcome::Won { fence: Some(fence), .. } => *fence,
         other => panic!("it has no fence: {other:?}"),
     }
-}
-
-/// The number that a statement gives.
-pub(crate) async fn number(url: &str, sql: &'static str) -> i64 {
-    let mut connection = PgConnection::connect(url).await.expect("a connection");
-    connection.fetch_one(sql).await.expect("a row").get(0)
 }
 
 /// Holds the row of a job.

@@ -7,8 +7,7 @@ use anarchon::backend::sql::clients::SqlxPostgres;
 use anarchon::testing::differential::{HAND_CLOCK, play};
 use tests::servers::Database;
 
-use crate::batches::number;
-use crate::place::{POOLED_1_24, Place, V15, V18};
+use crate::place::{POOLED_1_24, Place, V15, V18, number};
 
 const STEPS: u64 = 6_000;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use anarchon::PostgresBackend;
 use anarchon::testing::conformance::{Fixture, Transactions};
-use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, PgPool, Transaction, raw_sql};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, PgPool, Row as _, Transaction, raw_sql};
 use tests::servers::{Database, PgBouncer, PgBouncerVersion, Postgres, PostgresVersion};
 
 /// A server, or a pooler before one.
@@ -104,6 +104,13 @@ pub(crate) async fn run(url: &str, sql: impl Into<String>) {
     let mut connection = PgConnection::connect(url).await.expect("a connection");
     connection.execute(raw_sql(AssertSqlSafe(sql.into()))).await.expect("the statements run");
     connection.close().await.expect("a close");
+}
+
+/// The number that a statement gives.
+pub(crate) async fn number(url: &str, sql: impl Into<String>) -> i64 {
+    let mut connection = PgConnection::connect(url).await.expect("a connection");
+    let row = connection.fetch_one(raw_sql(AssertSqlSafe(sql.into()))).await.expect("a row");
+    row.try_get(0).expect("a number")
 }
 
 impl Schema {

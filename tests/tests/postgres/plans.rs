@@ -132,3 +132,30 @@ async fn plans_of_tables_with_one_row_serve_full_ones_on_15() {
 async fn plans_of_tables_with_one_row_serve_full_ones_on_18() {
     full_tables_cost_little_more(V18, true).await;
 }
+
+/// What is lost needs no lock, so there is nothing to be written and synced.
+#[tokio::test]
+async fn a_claim_that_is_lost_writes_nothing() {
+    let Some(database) = V18.database() else { return };
+    let store = SqlBackend::new("postgres", SqlxPostgres::at(database.url()), PostgresDialect::new())
+        .table("public.anarchon_runs");
+    store.connect().await.expect("a connection");
+    let tables = Tables::new("public.anarchon_runs", &PostgresDialect::new()).expect("a name");
+    let wrote = async |claims: &[RunClaim]| {
+        let mut statements = PostgresDialect::new().replace(Verb::Claim(claims), &tables).expect("statements");
+        let asked = "SELECT CASE WHEN txid_current_if_assigned() IS NULL THEN 0 ELSE 1 END";
+        statements.push(Statement::new(asked, Vec::new()));
+        let rows = store.client().batch(statements).await.expect("an answer");
+        rows.last().expect("a row").int(0).expect("a number") == 1
+    };
+    let many = claims("job", 10, 1_000);
+    assert!(wrote(&many).await, "they are won");
+    let lost: Vec<RunClaim> = many.iter().map(rival).collect();
+    assert!(!wrote(&lost).await && !wrote(&lost[..1]).await, "they run elsewhere");
+    for answer in store.finish_many(&many.iter().map(done).collect::<Vec<_>>()).await {
+        answer.expect("an answer");
+    }
+    assert!(!wrote(&lost).await && !wrote(&lost[..1]).await, "they are done");
+    let next = claims("job", 10, 2_000);
+    assert!(wrote(&next[..1]).await && wrote(&next[1..]).await, "they are won");
+}

@@ -3,17 +3,10 @@
 use std::time::Duration;
 
 use anarchon::{Backend as _, BackendErrorKind, LeaseBackend as _, PostgresBackend};
-use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _};
 use tests::servers::Database;
 
-use crate::place::{POOLED_1_24, Place, V15, V18, run};
+use crate::place::{POOLED_1_24, Place, V15, V18, number, run};
 use crate::{claim, rival, won};
-
-async fn ask(url: &str, sql: &str) -> i64 {
-    let mut connection = PgConnection::connect(url).await.expect("a connection");
-    let row = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_one(&mut connection).await.expect("a row");
-    row.try_get(0).expect("a number")
-}
 
 /// The same database, for another user.
 fn as_user(database: &Database, user: &str) -> String {
@@ -148,7 +141,7 @@ async fn where_the_tables_are_is_settled_once() {
         assert!(!won(&backend.claim(&rival(&asked)).await.expect("an answer").value), "{place:?}");
         let elsewhere = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
                          WHERE n.nspname = 'other'";
-        assert_eq!(ask(database.url(), elsewhere).await, 0, "{place:?}");
+        assert_eq!(number(database.url(), elsewhere).await, 0, "{place:?}");
     }
 }
 
@@ -188,7 +181,7 @@ async fn the_tables_of_a_newer_release_are_refused() {
         assert!(error.message().contains("newer release"), "{error}");
     }
     set(1).await;
-    assert_eq!(ask(database.url(), "SELECT count(*) FROM anarchon_runs").await, 1, "nothing was written");
+    assert_eq!(number(database.url(), "SELECT count(*) FROM anarchon_runs").await, 1, "nothing was written");
 }
 
 #[tokio::test]

@@ -135,16 +135,16 @@ struct Maker<'a> {
 impl Maker<'_> {
     /// Adds a function and returns its name.
     fn make(&mut self, verb: &str, text: &str, outside: bool) -> String {
+        let parts = text.replace("@lost@", LOST.trim()).replace("@claim n@", NTH.trim());
         // The one that has parameters comes first.
-        let mut text =
-            expand(&text.replace("@lost@", LOST.trim()).replace("@claim n@", NTH.trim()), "@closes ", |words| {
-                let (r, now) = words.split_once(' ').unwrap_or((words, "0"));
-                format!(
-                    "({r}.until_ms <= {now} AND ({r}.id <> '' OR {r}.until_ms < {now} - {r}.within_ms \
+        let mut text = expand(&parts, "@closes ", |words| {
+            let (r, now) = words.split_once(' ').unwrap_or((words, "0"));
+            format!(
+                "({r}.until_ms <= {now} AND ({r}.id <> '' OR {r}.until_ms < {now} - {r}.within_ms \
                  OR {r}.releases >= {MAX_RELEASES} \
                  OR {r}.failures + CASE WHEN {r}.token IS NULL THEN 0 ELSE 1 END >= {r}.max_attempts))"
-                )
-            });
+            )
+        });
         text = expand(&text, "@of ", |words| {
             let (name, n) = words.split_once(' ').unwrap_or((words, "1"));
             format!("coalesce(s_{name}, p_{name}[{n}])")
